@@ -1,4 +1,4 @@
-//! A file into another: shared blocks, else inside the kernel, else through memory.
+//! Copies of files: by shared blocks, else inside the kernel, else through memory.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +43,7 @@ struct Pair {
     made: bool,
 }
 
-/// Opens both; nothing if they are the same.
+/// Opens both files. `None` if they are the same.
 fn prepare(from: &Path, to: &Path, options: CopyOptions) -> io::Result<Option<Pair>> {
     let (from, known) = open(from, OpenOptions::new().read(true))?;
     let target = OpenOptions::new().write(true).mode(known.permissions());
@@ -70,7 +70,7 @@ fn open(path: &Path, options: OpenOptions) -> io::Result<(File, Metadata)> {
 
 impl Pair {
     fn fill(&self, options: CopyOptions) -> Progress {
-        // The umask has taken some of the permissions, or they are those of the file before.
+        // The umask has taken some of the permissions, or the target existed and had its own.
         if let Err(error) = path::set_mode_of(&self.to, self.known.permissions()) {
             return (0, Err(errno_of(&error)));
         }

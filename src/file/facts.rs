@@ -1,4 +1,5 @@
-//! What a driver remembers of a file, so that what was refused once is not asked again.
+//! The facts that a driver remembers of a file, so that it does not ask again for what was refused
+//! once.
 
 use crate::sys::fd::RawFd;
 use crate::sys::{OpenMode, fs, stat};
@@ -13,19 +14,19 @@ const APPENDS: u64 = 1 << 2;
 const NOT_NOW: u64 = 1 << 3;
 const REFUSED: u64 = 1 << 4;
 const SYNCHRONOUS: u64 = 1 << 5;
-/// Logarithms of what must be aligned.
+/// The alignments of memory and of offsets, as logarithms.
 const MEMORY_SHIFT: u32 = 8;
 const OFFSET_SHIFT: u32 = 16;
 
 impl Facts {
-    /// Of a file that was asked how it is open, and of which multiples memory and offsets of direct
-    /// I/O must be (powers of two; `None` if the file does not say).
+    /// The facts of a file: how it is open, and the alignments of memory and offsets for direct I/O
+    /// (powers of two; `None` if the file does not say).
     pub(crate) fn new(how: OpenMode, alignment: Option<(u32, u32)>) -> Facts {
-        // What every disk takes.
+        // Alignments that every disk takes.
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
         let log = |size: u32| u64::from(size.max(1).ilog2());
         let mut bits = KNOWN | log(memory) << MEMORY_SHIFT | log(offset) << OFFSET_SHIFT;
-        // The page cache is not asked for what bypasses it.
+        // Direct reads bypass the page cache, so it is not asked for them.
         bits |= if how.direct { DIRECT | NOT_NOW } else { 0 };
         bits |= if how.appends { APPENDS } else { 0 };
         bits |= if how.synchronous { SYNCHRONOUS } else { 0 };
@@ -40,7 +41,7 @@ impl Facts {
         Facts::new(how, Some((memory.next_power_of_two(), offset.next_power_of_two())))
     }
 
-    /// Asks the system.
+    /// Asks the system for the facts of a file.
     pub(crate) fn of(fd: RawFd) -> Facts {
         let how = fs::how_open(fd);
         let known = if how.direct { stat::of_descriptor(fd).ok() } else { None };
@@ -75,9 +76,9 @@ impl Facts {
         self.has(APPENDS)
     }
 
-    /// Its writes hold a lock of the file from their start to their end: those into the page cache,
-    /// of which none waits for the disk. (Synchronous ones wait without it, and share what they
-    /// wait for.)
+    /// Whether writes of the file hold a lock of it from their start to their end. Writes into the
+    /// page cache do, and none of them waits for the disk. (Synchronous writes wait without the
+    /// lock, and share their waits.)
     pub(crate) const fn writes_in_a_row(self) -> bool {
         !self.has(DIRECT | SYNCHRONOUS)
     }
@@ -88,7 +89,7 @@ impl Facts {
         !self.has(NOT_NOW)
     }
 
-    /// Nothing can be read without perhaps waiting: the file system does not know how.
+    /// Notes that any read may have to wait: the file system cannot read without waiting.
     pub(crate) fn never_read_now(&mut self) {
         self.0 |= NOT_NOW;
     }
@@ -98,12 +99,12 @@ impl Facts {
         self.has(REFUSED)
     }
 
-    /// The kernel cannot do them without waiting.
+    /// Notes that the kernel cannot do direct reads and writes of the file without waiting.
     pub(crate) fn refuse(&mut self) {
         self.0 |= REFUSED;
     }
 
-    /// What offsets and lengths of direct I/O must be multiples of.
+    /// The number of bytes of which offsets and lengths of direct I/O must be multiples.
     pub(crate) const fn block(self) -> u64 {
         1 << (self.0 >> OFFSET_SHIFT & 0xff)
     }

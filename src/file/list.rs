@@ -28,14 +28,14 @@ impl fmt::Debug for FileList<'_> {
     }
 }
 
-/// The vectors of a list from one of its bytes on, as far as one call takes them; those without
-/// bytes are left out. They are addresses, and good for as long as the list is. The memory of the
-/// vectors can be used again.
+/// The vectors of a list from one of its bytes on, as many as one call takes, without those that
+/// have no bytes. The vectors are addresses, which are valid for as long as the list is. The memory
+/// of the vectors can be used again.
 #[derive(Default)]
 pub(crate) struct ListVectors(Vec<Vector>);
 
 impl ListVectors {
-    /// Where a read goes.
+    /// The vectors that a read fills.
     pub(crate) fn of_room(mut self, list: &mut Buf, from: usize) -> ListVectors {
         self.0.clear();
         list.each_target(from, MOST_BYTES, MOST_VECTORS, |mut target| {
@@ -44,7 +44,7 @@ impl ListVectors {
         self
     }
 
-    /// The parts that a write sends.
+    /// The vectors that a write sends.
     pub(crate) fn of_bytes(mut self, list: &Buf, from: usize) -> ListVectors {
         self.0.clear();
         each_slice(list.parts(), from, |slice| {

@@ -44,10 +44,10 @@ pub use request::{FileAnswer, FileRequest, FileWork};
 pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Metadata, StatFs};
 pub use task::{Job, Task};
 
-/// What an operation brings along that does not fit into it.
+/// The arguments of an operation that do not fit into the operation itself.
 pub(crate) enum Arguments {
-    /// What threads are to do.
+    /// The task for a thread.
     Task(Task),
-    /// Where in an attached file the bytes stand that are to be sent.
+    /// The file that is sent, and the offset at which the range starts.
     Range { file: crate::source::Source, offset: u64 },
 }

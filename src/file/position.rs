@@ -1,4 +1,5 @@
-//! Bytes at an offset, to their end: whatever one call leaves over, the next one takes.
+//! Reads and writes at an offset, to their end: if one call leaves bytes over, the next one takes
+//! them.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -12,7 +13,7 @@ use crate::sys::fd::RawFd;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, sendfile};
 
-/// What every direct read but one of a tail is a multiple of, in bytes.
+/// The length of every direct read is a multiple of this, in bytes, except at a file's tail.
 const SECTOR: u64 = 512;
 
 /// How many bytes have moved, and the errno that ended it.
@@ -77,7 +78,7 @@ fn slices(parts: &[Buf], from: usize) -> Vec<IoSlice<'_>> {
     slices
 }
 
-/// Gives them to `each`, one after the other.
+/// Gives these bytes to `each`, one slice after the other.
 pub(super) fn each_slice<'a>(parts: &'a [Buf], mut from: usize, mut each: impl FnMut(&'a [u8])) {
     let (mut bytes, mut count) = (MOST_BYTES, 0);
     for part in parts {

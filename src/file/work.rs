@@ -71,7 +71,7 @@ pub enum WorkItem {
     },
 }
 
-/// What work has come to.
+/// The outcome of work.
 pub(crate) struct Outcome {
     /// Its value, or an errno.
     pub(crate) result: Result<Value, i32>,
@@ -81,7 +81,7 @@ pub(crate) struct Outcome {
     pub(crate) bytes: u64,
 }
 
-/// What work answers.
+/// The value of work that has succeeded.
 #[derive(Debug)]
 pub(crate) enum Value {
     /// That it is done.
@@ -105,7 +105,7 @@ pub(crate) enum Value {
     Job(Message),
 }
 
-// They go to a thread and come back.
+// Work and its outcome go to a thread and come back.
 const _: () = {
     const fn send<T: Send>() {}
     send::<WorkItem>();
@@ -170,7 +170,7 @@ fn fetch(fd: RawFd, offset: u64, len: usize) {
     }
 }
 
-/// Once more where a signal came between.
+/// Repeats a call while signals interrupt it.
 pub(super) fn uninterrupted(mut call: impl FnMut() -> Result<(), i32>) -> Result<(), i32> {
     loop {
         match call() {

@@ -238,7 +238,7 @@ impl<const C: bool> Sim<C> {
         self.begin(Begun { key, fd, what: SimStreamOp::Send { parts }, stopped: false })
     }
 
-    /// Something that the kernel says in `delay_ns`.
+    /// Plans an answer of the kernel, in `delay_ns`.
     fn say(&mut self, delay_ns: u64, key: u64, write: bool, word: isize, late: bool) {
         let selector = self.selector;
         let mut world = self.enter();
@@ -306,7 +306,7 @@ impl<const C: bool> Sim<C> {
         }
         let number = (key >> 32) as u32;
         let answer = match self.in_kernel.entries.remove(&number) {
-            // Files are done with before.
+            // `do_requests` has handled the entries of files before.
             Some(KernelEntry::File(_)) | None => None,
             Some(KernelEntry::Word { key, write, word, late }) => match self.entry_of(key, write) {
                 Some(entry) if late => {
@@ -323,7 +323,7 @@ impl<const C: bool> Sim<C> {
     /// Tries a receive or a send; `None` if it goes on waiting, or its answer is lost.
     fn attempt(&mut self, number: u32, mut begun: Begun, pool: &mut Pool) -> Option<Answer> {
         let (fd, write, selector) = (begun.fd, begun.is_write(), self.selector);
-        // First, because the attempt itself may bring the news.
+        // Registered first, because the attempt itself may bring the news.
         self.enter().completing.waiting.insert((fd as u32, write), (selector, number));
         let (moved, data) = self.move_bytes(&mut begun, pool);
         let mut world = self.enter();

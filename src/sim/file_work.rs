@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// Whether direct I/O takes this.
+    /// Checks that direct I/O takes this memory, length and offset.
     fn check_aligned(&self, fd: RawFd, buf: &Buf, len: usize, offset: u64) -> Result<(), i32> {
         let block = u64::from(BLOCK);
         let starts =
@@ -178,8 +178,8 @@ impl<const C: bool> Sim<C> {
         })
     }
 
-    /// Starts a request; false where it is left to threads: what direct I/O does not take, what
-    /// appends, and of the writes into the page cache those that the seed says.
+    /// Starts a request. False if threads must do it: one that direct I/O does not take, one that
+    /// appends, or one of those writes into the page cache that the seed chooses.
     pub(super) fn begin_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if facts.is_refused()

@@ -43,7 +43,7 @@ struct Content {
 }
 
 impl Content {
-    /// Copies `count` bytes from `offset` on, which are there.
+    /// Copies `count` bytes from `offset` on, all of which exist.
     fn read(&self, mut offset: u64, to: &mut Target<'_>, count: usize) {
         let mut moved = 0;
         while moved < count {
@@ -104,7 +104,7 @@ impl File {
         self.modified_ns = now_ns;
     }
 
-    /// These pages and the length are on the disk.
+    /// Puts these pages and the length on the disk.
     fn sync(&mut self, range: std::ops::Range<u64>) {
         let mut rest = self.dirty.split_off(&range.start);
         let mut behind = rest.split_off(&range.end);
@@ -263,7 +263,7 @@ impl World {
         Ok(self.open(role, Name::None, Name::None) as RawFd)
     }
 
-    /// Reads, and has the bytes in the cache then; without `waits` only what the cache has.
+    /// Reads bytes, and puts them into the cache. Without `waits`, reads only what the cache has.
     pub(super) fn read_file(
         &mut self,
         fd: RawFd,
@@ -324,14 +324,14 @@ impl World {
         Ok(count)
     }
 
-    /// Has a range in the page cache.
+    /// Puts a range into the page cache.
     pub(super) fn warm(&mut self, fd: RawFd, offset: u64, len: usize) {
         if let Ok(open) = self.open_file(fd) {
             self.files.get(open.number).hot.extend(pages(offset, len));
         }
     }
 
-    /// Has a range on the disk.
+    /// Puts a range on the disk.
     pub(super) fn sync_file(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
         let open = self.open_file(fd)?;
         let end = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
@@ -340,7 +340,7 @@ impl World {
         Ok(())
     }
 
-    /// A sync has failed: what is dirty is taken for written.
+    /// A sync has failed: dirty pages count as written, although they are not.
     pub(super) fn lose_dirty_pages(&mut self, fd: RawFd) {
         if let Ok(open) = self.open_file(fd) {
             self.files.get(open.number).dirty.clear();

@@ -150,7 +150,8 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         "sim"
     }
 
-    /// Those of the first watcher of a world as if it were alone.
+    /// Generations begin far apart in the watchers of a world, and in the first one as if it were
+    /// alone.
     fn start(&mut self) -> u32 {
         self.selector.wrapping_mul(table::GENERATION_STRIDE)
     }
@@ -197,7 +198,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.answer_of(self.events[i].0, pool)
     }
 
-    /// As a ring that knows Unix sockets.
+    /// As a ring does that sends on Unix sockets, too.
     fn sends(&mut self, _kind: SourceKind) -> bool {
         true
     }
@@ -397,7 +398,7 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         self.call(Call::SendMsg, fd, |world| world.send_to(fd, bytes, to, home))
     }
 
-    /// As many as a call of Linux.
+    /// As many as one call takes on Linux.
     fn datagrams_per_call(&self, _sends: bool) -> usize {
         32
     }

@@ -12,7 +12,7 @@ use super::*;
 pub(super) struct Outside {
     news: Mutex<OutsideEvents>,
     bell: Condvar,
-    /// So that an attempt, of which there are many, need not lock to find nothing.
+    /// Says whether there is news. Attempts are many, and need no lock to find none.
     flagged: AtomicBool,
 }
 
@@ -24,7 +24,7 @@ struct OutsideEvents {
 
 impl Outside {
     fn lock(&self) -> MutexGuard<'_, OutsideEvents> {
-        // Plain lists are whole whatever became of the thread that held them.
+        // The lists are whole, even if a thread panicked while it had the lock.
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -30,7 +30,7 @@ enum SelectorReport {
 /// The selector of one watcher.
 #[derive(Default)]
 pub(super) struct Selector {
-    /// What there is to report, in its order.
+    /// The reports, in their order.
     ready: VecDeque<SelectorReport>,
     /// Another thread ends the next wait.
     pub(super) woken: bool,
@@ -52,7 +52,7 @@ impl Selector {
 pub(super) enum SimEvent {
     /// The selector reports the socket, if its place has this generation.
     Report { socket: u32, generation: u32 },
-    /// A packet arrives at the socket, if its place has this generation.
+    /// A packet arrives at the socket, if the socket's slot has this generation.
     Arrive { socket: u32, generation: u32 },
     /// A job of a watcher makes a step.
     Job { selector: u32 },
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// Has the socket's selector report it.
+    /// Lets the socket's selector report the socket.
     #[inline(always)]
     pub(super) fn report(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
@@ -258,7 +258,7 @@ impl World {
                 }
             };
             let socket = &mut self.sockets[index as usize];
-            // It may have been closed since, and its place used again, here or elsewhere.
+            // The socket may have been closed since, and its slot used again, here or elsewhere.
             if socket.flags & QUEUED == 0 || socket.selector != selector {
                 continue;
             }
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// Adds an event that is not true; answers whether it has.
+    /// Adds an event that is not true. Returns whether it did.
     fn report_spuriously(&mut self, selector: u32, events: &mut Vec<(u64, Ready)>) -> bool {
         if !self.dice.on {
             return false;

@@ -40,7 +40,7 @@ pub(super) const BROKEN: u16 = 1 << 4;
 pub(super) const REGISTERED: u16 = 1 << 5;
 /// The selector reports that a write is worth trying.
 pub(super) const WRITES_REGISTERED: u16 = 1 << 10;
-/// The selector is going to report it.
+/// The selector is going to report the socket.
 pub(super) const QUEUED: u16 = 1 << 6;
 /// The peer has found this ring full, and waits for room.
 pub(super) const AWAITED: u16 = 1 << 7;
@@ -75,7 +75,7 @@ pub(super) struct Socket {
     pub(super) ring: RingBuffer,
     pub(super) selector: u32,
     pub(super) key: u64,
-    /// How often the place was used before.
+    /// How often the slot was used before.
     pub(super) generation: u32,
     /// An errno that the next attempt takes.
     pub(super) error: i32,
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Something new: the socket's selector reports it, now or, when things go wrong, later.
+    /// Something is new: the socket's selector reports it, now or, with a fault, later.
     #[inline(always)]
     pub(super) fn edge(&mut self, index: u32) {
         if !self.completing.waiting.is_empty() {

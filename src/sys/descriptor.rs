@@ -141,7 +141,7 @@ pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
     syscall!(unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) })
 }
 
-/// As [`read_nowait`], the other way.
+/// As [`read_nowait`], for a write.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn write_nowait(fd: RawFd, bytes: &[u8]) -> Moved {
     let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

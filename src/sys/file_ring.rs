@@ -259,7 +259,7 @@ impl FileRing {
         }
     }
 
-    /// The kernel's head shows the taken entries.
+    /// Counts the entries that the kernel has taken, as its head of the queue shows.
     fn note_submitted(&mut self) {
         let left = self.ring.submission().len();
         let taken = self.queued.len() - left;
@@ -271,7 +271,8 @@ impl FileRing {
         }
     }
 
-    /// Queued entries stay in a queue that the kernel never reads again.
+    /// Notes that the kernel denies io_uring_enter(2). Queued entries stay in a queue that the
+    /// kernel never reads again.
     #[cold]
     fn deny(&mut self, errno: i32) {
         self.denied = Some(errno);

@@ -31,7 +31,7 @@ pub(super) mod raw {
             EVFILT_READ, EVFILT_USER, EVFILT_WRITE, NOTE_EXIT, NOTE_TRIGGER, kevent, kqueue,
         };
 
-        /// Urgent data, which only macOS tells of.
+        /// Urgent data, which only macOS reports.
         #[cfg(target_vendor = "apple")]
         pub(crate) const OOBAND: Option<u16> = Some(libc::EV_OOBAND);
         #[cfg(not(target_vendor = "apple"))]
@@ -118,7 +118,7 @@ pub(super) const GONE: Ready = Ready::from_bits(Ready::WRITABLE.bits() | Ready::
 pub(super) struct Known {
     read: u16,
     write: u16,
-    /// What was asked for: events tell more.
+    /// The conditions that were asked for. Events may report more.
     on: Ready,
     /// A socket, whose directions end one by one.
     pub(super) is_socket: bool,
@@ -135,8 +135,8 @@ impl Known {
                 Mode::Edge => raw::EV_CLEAR,
                 Mode::Oneshot => raw::EV_ONESHOT,
             };
-        // Where reads are not asked for, data that lies there must not be told again and again, nor
-        // use the filter up before the peer's end comes.
+        // If reads are not asked for, waiting data must not be reported again and again, nor use up
+        // the filter before the peer's end comes.
         let reads = on.intersects(Ready::READABLE | Ready::PRIORITY);
         let read = if reads { flags } else { raw::EV_ADD | raw::EV_CLEAR };
         let write = if on.contains(Ready::WRITABLE) { flags } else { 0 };
@@ -147,7 +147,7 @@ impl Known {
         self.read | self.write != 0
     }
 
-    /// Takes a filter out that the descriptor does not have.
+    /// Removes a filter that the descriptor does not have.
     pub(super) fn drop_filter(&mut self, filter: i16) {
         if filter == raw::EVFILT_READ {
             self.read = 0;
@@ -175,7 +175,7 @@ pub(super) fn plan(fd: RawFd, key: u64, from: Known, to: Known) -> Plan {
             plan.later.push(change(to));
             continue;
         }
-        // Adding what is there leaves its flags as they are.
+        // Adding a filter that exists would leave its flags as they are.
         if from != 0 {
             plan.now.push(change(raw::EV_DELETE | receipt));
         }
@@ -186,7 +186,7 @@ pub(super) fn plan(fd: RawFd, key: u64, from: Known, to: Known) -> Plan {
     plan
 }
 
-/// What became of one change.
+/// The outcome of one change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Receipt {
     Done,
@@ -205,7 +205,7 @@ pub(super) fn receipt(change: &Kevent, answer: &Kevent) -> Receipt {
     }
     let deletes = change.flags & raw::EV_DELETE != 0;
     match errno {
-        // It was used up (EV_ONESHOT), or went with its descriptor.
+        // The filter was used up (EV_ONESHOT), or went with its descriptor.
         libc::ENOENT | libc::EBADF if deletes => Receipt::Done,
         libc::EPIPE if change.filter == raw::EVFILT_WRITE => Receipt::Gone,
         libc::EINVAL => Receipt::Absent,
@@ -259,7 +259,7 @@ pub(super) fn key_of(event: &Kevent) -> u64 {
     event.udata.addr() as u64
 }
 
-/// Makes one event of those with the same key: each filter tells its own.
+/// Makes one event of all events with the same key: each filter reports its own.
 pub(super) fn merge(found: &mut Vec<(u64, Ready)>) {
     found.sort_by_key(|(key, _)| *key);
     found.dedup_by(|next, kept| {

@@ -52,7 +52,7 @@ impl From<&fs::Metadata> for Metadata {
     }
 }
 
-/// Of an open file.
+/// The attributes of an open file.
 pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     match system::of_descriptor(fd) {
         Some(answer) => answer,
@@ -60,7 +60,7 @@ pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     }
 }
 
-/// Of a path; of a link itself where `follow` is false.
+/// The attributes of the file at a path; of a link itself if `follow` is false.
 pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     match system::of_path(path, follow) {
         Some(answer) => answer,
@@ -69,7 +69,8 @@ pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     }
 }
 
-/// Seconds since 1970, or before it, and nanoseconds after that. Times that cannot be are 1970.
+/// Seconds since 1970, or before it, and nanoseconds after that. A time that cannot be represented
+/// is 1970.
 fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
     let span = Duration::from_secs(seconds.unsigned_abs());
     let second =
@@ -97,7 +98,7 @@ mod system {
         }
     }
 
-    /// Nothing where the kernel (before 4.11) or a container's filter has no such call.
+    /// `None` if the kernel (before 4.11) or a container's filter has no such call.
     fn statx(fd: RawFd, path: &CStr, flags: i32) -> Option<io::Result<Metadata>> {
         let wanted = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
         // SAFETY: a struct of integers.

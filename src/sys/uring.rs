@@ -21,8 +21,8 @@ use io_uring::{EnterFlags, IoUring, opcode};
 
 /// Entries of the submission queue; when it is full, it is submitted early.
 const SUBMISSIONS: u32 = 1024;
-/// Entries of the completion queue for each of the submission queue; what does not fit the kernel
-/// keeps (`IORING_FEAT_NODROP`).
+/// Entries of the completion queue for each entry of the submission queue. The kernel keeps the
+/// completions that do not fit (`IORING_FEAT_NODROP`).
 const COMPLETIONS: u32 = 8;
 /// The smallest ring that is tried when memory is short: since Linux 6.14 rings count against
 /// `RLIMIT_MEMLOCK` again, as before 5.12.
@@ -53,8 +53,8 @@ pub(super) struct Flag {
     set: fn(&mut io_uring::Builder, u32) -> &mut io_uring::Builder,
 }
 
-/// What is asked for, best first; each step of the ladder sheds what an older kernel does not know
-/// (`EINVAL`). Dates: io_uring_setup(2).
+/// The sets of flags that are tried, best first. Each step of the ladder leaves out what an older
+/// kernel does not know (`EINVAL`). Dates: io_uring_setup(2).
 const LADDER: &[&[Flag]] = &[
     // 6.6
     &[SINGLE_ISSUER, DEFER_TASKRUN, TASKRUN_FLAG, CQSIZE, CLAMP, NO_SQARRAY],
@@ -80,7 +80,7 @@ pub(super) const CQSIZE: Flag =
 pub(super) const CLAMP: Flag = Flag { name: "CLAMP", set: |b, _| b.setup_clamp() };
 pub(super) const NO_SQARRAY: Flag = Flag { name: "NO_SQARRAY", set: |b, _| b.setup_no_sqarray() };
 
-/// The operations that are used.
+/// The operations that the driver needs.
 const OPERATIONS: &[(u8, &str)] = &[
     (opcode::Nop::CODE, "NOP"),
     (opcode::PollAdd::CODE, "POLL_ADD"),
@@ -131,7 +131,7 @@ pub(crate) struct Uring {
     setup: String,
     /// Lost completions that recovery has handled.
     lost: u32,
-    /// The kernel reports lost completions once more, which we already know.
+    /// The kernel will report lost completions once more, although recovery has handled them.
     told: bool,
 }
 
@@ -219,14 +219,14 @@ impl Uring {
         unsafe { self.push_slowly(entry) };
     }
 
-    /// The submission queue is full: it is submitted now, so that nothing is kept twice.
+    /// Submits a full submission queue at once, so that no entry is kept twice.
     ///
     /// # Safety
     /// As for `push`.
     #[cold]
     unsafe fn push_slowly(&mut self, entry: Entry) {
         if self.backlog.is_empty() {
-            // An error shows again in the next wait.
+            // The next wait meets the same error.
             let _ = self.enter_once(0, None);
             // SAFETY: the caller's promise.
             if unsafe { self.has_taken(&entry) } {
@@ -254,8 +254,8 @@ impl Uring {
         !self.backlog.is_empty() || !self.ring.submission().is_empty()
     }
 
-    /// Submits what is queued and waits: `None` for nothing, else for a completion, at most so many
-    /// nanoseconds (`None`: for ever). A signal ends the wait.
+    /// Submits the queued entries. If `wait` is not `None`, waits for a completion, at most so many
+    /// nanoseconds (`Some(None)`: for ever). A signal ends the wait.
     pub(crate) fn enter(&mut self, wait: Option<Option<u64>>) -> io::Result<()> {
         loop {
             self.fill();
@@ -267,10 +267,10 @@ impl Uring {
                 Ok(()) if !behind => return Ok(()),
                 Ok(()) => {}
                 Err(error) => match error.raw_os_error() {
-                    // A signal, or the time is up: what has come has come.
+                    // A signal came, or the time is up. Completions that have come can be taken.
                     Some(libc::EINTR | libc::ETIME) => return Ok(()),
                     // The kernel wants its completions taken first, or is short of memory for the
-                    // moment: what waits is submitted by the next call.
+                    // moment. The next call submits the entries that wait.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     // Completions were lost. The kernel also counts them, and reports them once.
                     Some(libc::EBADR) if std::mem::take(&mut self.told) || self.has_lost() => {
@@ -350,15 +350,16 @@ impl Uring {
         (self.lost, self.told) = (self.ring.completion().overflow(), true);
     }
 
-    /// Whether the kernel has put work off until the next enter, or completions that had no room.
+    /// Whether the kernel has deferred work to the next enter, or keeps completions that had no
+    /// room.
     pub(crate) fn has_work(&mut self) -> bool {
         let submission = self.ring.submission();
         submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Registers a ring of provided buffers that are consumed piece by piece. Those with fewer than
-    /// `left` bytes left are used up, where the kernel can that (Linux 7.1, and 6.12 on in stable
-    /// releases); answers how many these are.
+    /// Registers a ring of provided buffers that are consumed piece by piece. A buffer with fewer
+    /// than `left` bytes left counts as used up, if the kernel can do that (Linux 7.1, and stable
+    /// releases from 6.12 on). Returns `left`, or 0 if the kernel cannot.
     ///
     /// # Safety
     /// `start` names `count` entries of a page-aligned mapping that outlives this ring.
@@ -431,9 +432,9 @@ impl Uring {
 
 /// The flags of every enter; the kernel refuses flags that it does not know.
 ///
-/// A wait for sockets is none for a disk: else a thread that sleeps with reads pending counts as
-/// one in "iowait", which shows as load and keeps the processor's clock up (io_uring_set_iowait(3),
-/// Linux 6.15).
+/// A wait for sockets must not count as a wait for a disk. Otherwise a thread that sleeps with
+/// reads pending is in "iowait", which shows as load and keeps the processor's clock up
+/// (io_uring_set_iowait(3), Linux 6.15).
 fn enter_flags(no_iowait: bool) -> EnterFlags {
     // Deferred work runs only in an enter that gets events.
     let flags = EnterFlags::GETEVENTS;

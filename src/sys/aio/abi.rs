@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::file_request::FileCompletion;
 
-/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours: neither before
-/// nor after does it know the address for more than a name.
+/// `struct iocb`. The kernel copies it at submission, and writes `key` into ours. Apart from that,
+/// the kernel uses the address only as a name.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Iocb {
@@ -69,7 +69,7 @@ impl IoEvent {
     }
 }
 
-/// `struct aio_ring`: what a context's address is the address of. The events follow it.
+/// `struct aio_ring`, which stands at a context's address. The events follow it.
 #[repr(C)]
 pub(super) struct Header {
     id: u32,
@@ -120,7 +120,7 @@ impl AioRing {
         header.head.load(Ordering::Relaxed) == header.tail.load(Ordering::Relaxed)
     }
 
-    /// Hands out the completions that are there. Returns their number. The kernel counts a slot as
+    /// Takes the completions that are available. Returns their number. The kernel counts a slot as
     /// free once the head has passed it. It looks at the head when it is short of slots.
     #[inline]
     pub(super) fn take(&mut self, into: &mut Vec<FileCompletion>) -> u32 {

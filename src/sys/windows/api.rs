@@ -275,7 +275,7 @@ unsafe extern "system" {
     ) -> i32;
 }
 
-/// Starts Winsock, once per process: for calls that nothing of std's has come before.
+/// Starts Winsock, once per process: for calls that come before any call of std has started it.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {

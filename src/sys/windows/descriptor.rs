@@ -141,20 +141,20 @@ pub(crate) fn poll_now(fd: RawFd, interest: Ready) -> Result<Ready, i32> {
     Ok(from_poll(entry[0].revents))
 }
 
-/// How long a wait lasts at least that has found nothing but what it cannot be told to leave out.
+/// The least time of a wait that has found only conditions which WSAPoll cannot leave out.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// WSAPoll: waits so many milliseconds at most, for ever if `None`; answers how many descriptors
-/// have something, or -1.
+/// WSAPoll: waits at most so many milliseconds, for ever if `None`. Returns the number of
+/// descriptors with conditions, or -1.
 ///
-/// It tells of every hang-up, asked or not, and takes the peer's half-close for one. While only
-/// such are found, waits end for nothing, at most once in [`PAUSE`].
+/// WSAPoll reports every hang-up, asked or not, and reports the peer's half-close as one. While it
+/// finds only these, waits end without a result, at most once in [`PAUSE`].
 pub(crate) fn poll(fds: &mut [PollFd], timeout_ms: Option<i32>) -> i32 {
     let shown = || fds.iter().filter(|entry| entry.fd >= 0);
     let mut raw: Vec<WSAPOLLFD> = shown().map(to_winsock).collect();
     fds.iter_mut().for_each(|entry| entry.revents = 0);
     if raw.is_empty() {
-        // Which WSAPoll refuses.
+        // WSAPoll refuses an empty list.
         std::thread::sleep(Duration::from_millis(timeout_ms.unwrap_or(i32::MAX) as u64));
         return 0;
     }
