@@ -1,4 +1,4 @@
-//! Lists of buffers as a kernel is told them: the vectors of readv(2) and writev(2).
+//! Lists of buffers in the form that a kernel takes: the vectors of readv(2) and writev(2).
 
 use std::fmt;
 

@@ -2,15 +2,15 @@
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
 //! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run
-//! there to its end. What it needs it owns; what it was given it gives back. It knows nothing of
-//! tickets, queues or watchers.
+//! there to its end. A work item owns what it needs, and gives back the buffer that it was given.
+//! It knows nothing of tickets, queues or watchers.
 //!
 //! ```text
 //! task.rs       what an operation can ask of a thread
 //! work.rs       what a thread runs: tasks, reads, writes, syncs; and what came of it
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
-//! list.rs       lists of buffers, as a kernel is told them
-//! copy.rs       a file into another
+//! list.rs       lists of buffers, in the form that a kernel takes
+//! copy.rs       copies of files
 //! directory.rs  the names in a directory: all, or part by part
 //! options.rs stat.rs file_ref.rs    the public words
 //! ```

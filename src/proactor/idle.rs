@@ -51,9 +51,9 @@ const ASLEEP: u64 = u64::MAX;
 enum Clock {
     #[default]
     Stands,
-    /// It runs since before the last look.
+    /// The clock runs since before the last look.
     Runs,
-    /// It has begun to run since the last look.
+    /// The clock has begun to run since the last look.
     Begins,
 }
 

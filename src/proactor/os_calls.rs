@@ -105,7 +105,7 @@ impl OsCalls {
         self.counts.named()
     }
 
-    /// Receives from what is not a stream socket.
+    /// Receives from a descriptor that is not a stream socket.
     #[inline(never)]
     fn recv_other(&mut self, fd: RawFd, kind: SourceKind, mut to: Target<'_>) -> Received {
         match kind {

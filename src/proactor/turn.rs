@@ -18,7 +18,7 @@ fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 impl<K: Kernel> Proactor<K> {
     /// Runs turns until `wait` is over or there are `least` completions to deliver. It stops
     /// earlier if so many completions wait that submissions are refused, or if some of them may
-    /// hold the memory or the place that a read or an accept waits for.
+    /// hold the memory or the slot that a read or an accept waits for.
     pub(super) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.check_fork()?;
         if self.sources.closed {

@@ -45,7 +45,7 @@ use crate::wake_state::WakeState;
 use watch::Registration;
 pub use watch::{Readiness, Waker, Watch};
 
-/// The key of the wake descriptor; its index is no place's.
+/// The key of the wake descriptor. No slot has its index.
 const WAKE: u64 = u64::MAX;
 
 /// Tells which descriptors are ready, on the system's selector.

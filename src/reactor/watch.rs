@@ -77,12 +77,12 @@ pub struct Readiness {
 
 const _: () = assert!(size_of::<Readiness>() <= 24);
 
-/// A place in the table of watches.
+/// A slot in the table of watches.
 pub(super) struct Registration {
     generation: NonZeroU32,
     next: u32,
     pub(super) token: u64,
-    /// There while the place is occupied.
+    /// Present while the slot is occupied.
     pub(super) fd: Option<OwnedFd>,
     pub(super) mode: Mode,
     pub(super) interest: Ready,

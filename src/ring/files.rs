@@ -47,7 +47,7 @@ macro_rules! file_entry {
 }
 
 impl Ring {
-    /// Starts a file request; false when threads are to do it.
+    /// Starts a file request. False if threads must do it.
     ///
     /// # Safety
     /// The memory of the request stays what it is until its answer.

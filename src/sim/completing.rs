@@ -69,7 +69,7 @@ pub(super) struct InKernel {
 }
 
 impl InKernel {
-    /// Gets a swap buffer, if the kernel has none; whether it has one then.
+    /// Gets a swap buffer, if the kernel has none. Returns whether the kernel has one then.
     fn fill(&mut self, pool: &mut Pool) -> bool {
         if self.lent.is_none() {
             self.lent = pool.lend(0);
@@ -425,7 +425,7 @@ impl<const C: bool> Sim<C> {
         self.in_kernel.has_lost
     }
 
-    /// Cancels everything, and ends all registrations; true when nothing is left.
+    /// Cancels all operations, and ends all registrations. True if nothing is left.
     pub(super) fn recall_entries(&mut self) -> bool {
         let selector = self.selector;
         self.enter().end_registrations(selector);

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Only the promise of `Kernel` is made here: that received bytes have been written. Everything
-//! that is received goes through `Target::write`, whose answer is what is reported.
+//! Only the promise of `Kernel` is made here: that received bytes have been written. All received
+//! bytes go through `Target::write`, and the reported number is its answer.
 
 use super::schedule::Waited;
 use super::*;

@@ -29,7 +29,7 @@ impl World {
             self.tell_room(fd as u32);
         }
         if most != usize::MAX {
-            // The rest has "arrived since".
+            // The rest counts as bytes that have arrived since.
             self.edge(fd as u32);
         }
         Received::plain(moved as isize)
@@ -51,7 +51,7 @@ impl World {
         Ok(self.dice.shorten(place, count, Fault::PartialRead).unwrap_or(usize::MAX))
     }
 
-    /// Receives where no byte is in the ring.
+    /// Receives when no byte is in the ring.
     #[inline(never)]
     pub(super) fn recv_otherwise(&mut self, fd: RawFd, to: &mut [Target<'_>]) -> Received {
         let socket = &mut self.sockets[fd as usize];
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// There is room in the ring that this socket reads from: its writer is told.
+    /// Tells the writer of the ring that this socket reads from: the ring has room.
     #[cold]
     fn tell_room(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
@@ -126,7 +126,7 @@ impl World {
             self.tell(to, Packet::Bytes(room - left));
         }
         if most != usize::MAX {
-            // There is room "again".
+            // The rest of the room counts as new.
             self.edge(fd as u32);
         }
         (room - left) as isize
@@ -150,7 +150,7 @@ impl World {
         Ok(self.dice.shorten(place, count, Fault::PartialWrite).unwrap_or(usize::MAX))
     }
 
-    /// Sends on what is not, or no longer, a connected stream.
+    /// Sends on a socket that is not, or no longer, a connected stream.
     #[inline(never)]
     fn send_otherwise(&mut self, fd: RawFd, parts: &[IoSlice<'_>]) -> isize {
         if self.has_peer(fd) {

@@ -10,18 +10,17 @@
 //!   buffered I/O to its end, and so a direct write that extends the file or fills a hole: then the
 //!   call blocks. Truly asynchronous are direct reads, direct writes of blocks that exist, and
 //!   syncs, which a kernel thread makes.
-//! - What is wrong with a request itself comes as the error of io_submit(2), when it is the first
-//!   of the list, and as a short count before it, when it is not: `EBADF` (closed, or not open for
-//!   it), `EINVAL` (code, flags, reserved fields, a file without that operation), `EOPNOTSUPP` (an
-//!   RWF flag that the kernel or the file does not know), `EFAULT` (an array of vectors out of
-//!   reach), `EOVERFLOW` and `EINVAL` (the offset). What the file system says comes as a
-//!   completion: `EINVAL` (not aligned for direct I/O), `EAGAIN` (`RWF_NOWAIT` would have to wait),
-//!   `EIO`, `ENOSPC`.
+//! - A request that is wrong in itself makes io_submit(2) fail if it is the first of the list, and
+//!   return a short count otherwise: `EBADF` (closed, or not open for it), `EINVAL` (code, flags,
+//!   reserved fields, a file without that operation), `EOPNOTSUPP` (an RWF flag that the kernel or
+//!   the file does not know), `EFAULT` (an array of vectors out of reach), `EOVERFLOW` and `EINVAL`
+//!   (the offset). Errors of the file system come as completions: `EINVAL` (not aligned for direct
+//!   I/O), `EAGAIN` (`RWF_NOWAIT` would have to wait), `EIO`, `ENOSPC`.
 //! - So `EAGAIN` of io_submit(2) is never a request's answer: there is no slot in the context, or
 //!   no memory for one.
 //! - io_cancel(2) finds only requests that named a function to cancel them: polls and a USB
-//!   gadget's. For files it is `EINVAL`, and its answer comes through the ring in any case. It is
-//!   left out.
+//!   gadget's. For files it fails with `EINVAL`, and the request's answer comes through the ring in
+//!   any case. So it is not used.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -207,7 +206,7 @@ impl Aio {
         self.entries
     }
 
-    /// Its size, why it is not what was asked for, and how completions are taken.
+    /// The context's size, why it differs from the requested one, and how completions are taken.
     pub(crate) fn setup(&self) -> &str {
         &self.setup
     }

@@ -157,7 +157,7 @@ impl Known {
     }
 }
 
-/// The changes that make one registration another: what is done now, and what may wait.
+/// The changes from one registration to another: those to make now, and those that may wait.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) now: Vec<Kevent>,
@@ -287,8 +287,8 @@ mod tests {
         any::<u16>().prop_map(Ready::from_bits)
     }
 
-    /// The filters of one kqueue, as the kernel keeps them: adding what is there changes its key
-    /// only, deleting what is not is ENOENT.
+    /// The filters of one kqueue, as the kernel keeps them: adding a filter that exists changes
+    /// only its key, deleting one that does not is ENOENT.
     #[derive(Default)]
     struct FilterTable(HashMap<(usize, i16), (u16, u64)>);
 
@@ -311,8 +311,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever registrations follow each other, also where the kernel has used filters up: it
-        /// has in the end what the last one wants, and what is new has a receipt.
+        /// After any registrations, also after the kernel has used up filters, the kernel has the
+        /// filters that the last registration wants, and each new filter has a receipt.
         #[test]
         fn the_kernel_ends_with_what_is_wanted(
             steps in prop::collection::vec(
@@ -352,7 +352,8 @@ mod tests {
             }
         }
 
-        /// An event tells what was asked for and what is always told, under its key.
+        /// An event reports the conditions that were asked for, and those that are always reported,
+        /// under its key.
         #[test]
         fn events_tell_what_was_asked_for(
             on in interests(),

@@ -235,7 +235,7 @@ impl KqueueFd {
         Ok(changes.iter().zip(&answers).map(|(change, answer)| receipt(change, answer)).collect())
     }
 
-    /// kevent(2), with room for so many events; false when a signal came.
+    /// Calls kevent(2), with room for so many events. False if a signal came.
     pub(super) fn wait(
         &self,
         changes: &[Kevent],
@@ -282,7 +282,7 @@ struct UserEvent {
 
 impl Wake for UserEvent {
     fn wake(&self) {
-        // Adding what is there keeps its flags; the key is written again with every change.
+        // Adding an event that exists keeps its flags. Every change writes the key again.
         let flags = raw::EV_ADD | raw::EV_RECEIPT;
         let trigger = change(0, raw::EVFILT_USER, flags, raw::NOTE_TRIGGER, self.key);
         // The event exists for as long as the queue does, so this can only cause a wake-up.

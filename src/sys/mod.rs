@@ -10,7 +10,7 @@
 //!    polled (a regular file) is `EPERM`.
 //! 2. `modify` changes interest, mode and key, and reports conditions that hold already.
 //! 3. `remove` ends the registration; nothing of it is reported by a later `select`, though the
-//!    batch at hand may still hold it. It must be called before `close`, unless no other
+//!    current batch may still hold it. It must be called before `close`, unless no other
 //!    descriptor has the open file description; then `forget` is called.
 //! 4. `Mode::Edge` reports each condition once when it arises, again when more arrives, and needs
 //!    no re-arming. A spurious report is allowed, a lost one is not. Where the kernel has no edges
@@ -139,7 +139,7 @@ pub(crate) const CHOSEN: &str = "the only one on this system, for development";
 )))]
 compile_error!("windlass has no selector for this system: it needs epoll, kqueue or WSAPoll");
 
-/// How a file is open, for what is written and read through it.
+/// How a file is open, as far as its reads and writes depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenMode {
     /// It bypasses the page cache (`O_DIRECT`). macOS does not say: false there.

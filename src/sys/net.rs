@@ -465,7 +465,8 @@ fn remove_stale(at: &RawAddress) -> io::Result<()> {
         Ok(meta) if meta.file_type().is_socket() => {}
         _ => return Ok(()),
     }
-    // Of another type, so that a listener that is there says EPROTOTYPE and sees no connection.
+    // The probe is of another type, so that an existing listener answers EPROTOTYPE and sees no
+    // connection.
     let probe = socket(libc::AF_UNIX, libc::SOCK_DGRAM).map_err(io::Error::from_raw_os_error)?;
     if connect(probe.as_raw_fd(), at) == -(libc::ECONNREFUSED as isize) {
         std::fs::remove_file(&path)?;

@@ -1,8 +1,8 @@
 //! Bytes from a file to a socket or another file, inside the kernel where it can.
 //!
-//! Each call moves what it can and answers how much, or `-errno`. `-EOPNOTSUPP` says that the
-//! kernel cannot for these descriptors (whatever it has answered itself): then the bytes are copied
-//! through memory.
+//! Each call moves what it can, and returns the number of bytes or `-errno`. `-EOPNOTSUPP` stands
+//! for every errno by which the kernel says that it cannot serve these descriptors. Then the bytes
+//! are copied through memory.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -50,7 +50,7 @@ pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> 
     known(crate::sys::sigpipe::without(send))
 }
 
-/// As on Linux; what has gone out before an error is told apart from it.
+/// As on Linux. These systems also report the bytes that were sent before an error.
 #[cfg(any(target_vendor = "apple", target_os = "freebsd", target_os = "dragonfly"))]
 pub(crate) fn send_file(socket: RawFd, file: RawFd, offset: u64, len: usize) -> Moved {
     let none = std::ptr::null_mut();

@@ -399,7 +399,7 @@ impl Uring {
         self.ring.submitter().register_files_sparse(count)
     }
 
-    /// Puts a file into the table, or takes one out (-1). What is in flight keeps its file.
+    /// Puts a file into the table, or takes one out (-1). Operations in flight keep their file.
     pub(crate) fn update_file(&self, slot: u32, fd: RawFd) -> io::Result<()> {
         self.ring.submitter().register_files_update(slot, &[fd]).map(drop)
     }
@@ -458,8 +458,8 @@ pub(crate) fn release() -> String {
 pub(super) fn climb(ladder: &[&[Flag]], mut entries: u32) -> io::Result<(IoUring, String)> {
     let mut step = 0;
     loop {
-        // Not `dontfork`: a child that drops its copy would unmap what it does not have, and with
-        // it whatever lies there by then.
+        // Without `dontfork`: a child that drops its copy would unmap addresses that it has not
+        // inherited, and with them whatever it has mapped there since.
         let mut builder = IoUring::builder();
         for flag in ladder[step] {
             (flag.set)(&mut builder, entries);

@@ -127,8 +127,8 @@ impl Engines {
         self.is_open = self.ring.get().is_some() || self.aio.get().is_some();
     }
 
-    /// Starts a request; false when threads are to do it. `watch` gets the eventfd of a newly
-    /// opened engine.
+    /// Starts a request. False if threads must do it. `watch` gets the eventfd of a newly opened
+    /// engine.
     pub(crate) fn start(
         &mut self,
         mut request: FileRequest<'_>,

@@ -45,7 +45,7 @@ pub(crate) const R_OK: i32 = 4;
 /// CreateFile. Nothing is inherited.
 pub(crate) const CLOEXEC: i32 = libc::O_NOINHERIT;
 pub(crate) const ACCESS_MODE: i32 = 3;
-/// Of what bypasses the cache: it says for itself that it is refused.
+/// No flag: `open` refuses files that are to bypass the cache.
 pub(crate) const DIRECT: i32 = 0;
 /// Each write goes through the cache to the disk.
 pub(crate) const SYNC: i32 = api::FILE_FLAG_WRITE_THROUGH as i32;
@@ -106,10 +106,10 @@ fn at(
         return moved as Moved;
     }
     let mut error = code();
-    // An asynchronous handle: the system has the memory until the call has ended. It waits for the
-    // handle, which another call can signal.
+    // The handle is asynchronous: the system has the memory until the call has ended. This waits
+    // for the handle, which another call can signal.
     while matches!(error, api::ERROR_IO_PENDING | api::ERROR_IO_INCOMPLETE) {
-        // SAFETY: the call at hand, which has not ended.
+        // SAFETY: the call that was begun above, which has not ended.
         let ended = unsafe { api::GetOverlappedResult(handle(fd), &mut overlapped, &mut moved, 1) };
         if ended != 0 {
             return moved as Moved;
@@ -118,7 +118,7 @@ fn at(
     }
     match error {
         api::ERROR_HANDLE_EOF => 0,
-        // It was opened for the other direction.
+        // The file was opened for the other direction.
         api::ERROR_ACCESS_DENIED => -(libc::EBADF as Moved),
         // The errno for a directory.
         api::ERROR_INVALID_FUNCTION => -(libc::EISDIR as Moved),

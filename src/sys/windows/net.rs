@@ -24,16 +24,16 @@ use crate::sys::{Moved, cvt, errno, os_errno, os_error, syscall};
 
 /// Calls have no flags that keep them from blocking.
 pub(crate) const FLAGS_PER_CALL: bool = false;
-/// Of the flags of a message that was received: it was longer than the memory.
+/// A flag of a received message: the message was longer than the memory.
 pub(crate) const CUT: i32 = api::MSG_TRUNC;
-/// Descriptors that came with it did not fit: none ever come.
+/// A flag of a received message: descriptors that came with it did not fit. None ever come.
 pub(crate) const CONTROL_CUT: i32 = api::MSG_CTRUNC;
 
 /// Nothing raises a signal here.
 pub(crate) fn quiet(_: RawFd) {}
 
-/// Whether accept has answered an error of the connection at the head, which is gone. Windows has
-/// no `EPERM`; the simulated kernel answers it on every system.
+/// Whether this errno of accept is that of the connection at the head of the backlog, which is gone
+/// then. Windows has no `EPERM`; the simulated kernel answers it on every system.
 pub(crate) fn is_of_connection(errno: i32) -> bool {
     matches!(errno, libc::ECONNABORTED | libc::ECONNRESET | libc::EINTR | libc::EPERM)
 }
@@ -41,7 +41,7 @@ pub(crate) fn is_of_connection(errno: i32) -> bool {
 /// What kind of socket `fd` is.
 pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
     let kind = option(fd, api::SOL_SOCKET, api::SO_TYPE)?;
-    // One that is not bound has no address.
+    // A socket that is not bound has no address.
     if local(fd).is_ok_and(|address| address.is_unix()) {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -102,15 +102,15 @@ pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
     syscall!(unsafe { api::recv(socket(fd), to.as_mut_ptr(), len(to.len()), 0) })
 }
 
-/// What a stream is handed at once: Winsock takes whatever it is given while its buffer is not
-/// full, be it a gigabyte, so that a write would never wait for its peer.
+/// The most bytes that a stream gets at once. Winsock takes even a gigabyte while its buffer is not
+/// full, so that a write would never wait for its peer.
 const PIECE: usize = 64 << 10;
 
 fn is_stream(fd: RawFd) -> bool {
     option(fd, api::SOL_SOCKET, api::SO_TYPE).is_ok_and(|kind| kind == api::SOCK_STREAM)
 }
 
-/// send, of many bytes of a stream piece by piece.
+/// Calls send, for many bytes of a stream piece by piece.
 pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
     if bytes.len() <= PIECE || !is_stream(fd) {
         return send_once(fd, bytes);
@@ -133,8 +133,8 @@ fn send_once(fd: RawFd, bytes: &[u8]) -> Moved {
     syscall!(unsafe { api::send(socket(fd), bytes.as_ptr(), len(bytes.len()), 0) })
 }
 
-/// WSARecvFrom into several targets: answers the bytes and the flags that came with them. A message
-/// that is longer is cut, which Winsock calls an error.
+/// WSARecvFrom into several targets. Returns the bytes, and the flags that came with them. A longer
+/// message is cut, which Winsock calls an error.
 pub(crate) fn recv_vectored(
     fd: RawFd,
     to: &mut [Target<'_>],
@@ -179,7 +179,7 @@ pub(crate) fn recv_vectored(
                     parts[..count as usize].iter().map(|part| part.len as usize).sum();
                 return (room as Moved, CUT);
             }
-            // An earlier datagram found no receiver: a receive from any sender ignores that.
+            // An earlier datagram found no receiver. A receive from any sender ignores this error.
             api::WSAECONNRESET if from.is_some() => {}
             code => {
                 if let Some(address) = from {
@@ -191,8 +191,8 @@ pub(crate) fn recv_vectored(
     }
 }
 
-/// WSASendTo of several parts, to an address if the socket has no peer; of the first that has bytes
-/// where they are too many for a stream.
+/// WSASendTo of several parts, to an address if the socket has no peer. If a stream gets too many
+/// parts, only the first that has bytes is sent.
 pub(crate) fn send_vectored(fd: RawFd, parts: &[IoSlice<'_>], to: Option<&RawAddress>) -> Moved {
     let total: usize = parts.iter().map(|part| part.len()).sum();
     if total > PIECE && to.is_none() && is_stream(fd) {

@@ -18,7 +18,7 @@ use crate::sys::windows::api;
 /// with `port`.
 pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, i32> {
     if host.is_empty() {
-        // Winsock means itself.
+        // Winsock resolves an empty name to this host.
         return Err(libc::ENOENT);
     }
     let found = (host, port).to_socket_addrs().map_err(|error| errno_of(&error))?;

@@ -27,8 +27,8 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
     table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
 }
 
-/// Of an open file. There are no owners, no permissions but read-only, and no time of the last
-/// change of metadata; blocks are counted from the size.
+/// The attributes of an open file. There are no owners, no permissions but read-only, and no time
+/// of the last change of metadata; blocks are counted from the size.
 pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     let known = file(fd).metadata()?;
     let mut raw = MaybeUninit::<api::BY_HANDLE_FILE_INFORMATION>::uninit();
@@ -64,7 +64,7 @@ pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     })
 }
 
-/// Of a path; of a link itself where `follow` is false.
+/// The attributes of the file at a path; of a link itself if `follow` is false.
 pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     let link = if follow { 0 } else { api::FILE_FLAG_OPEN_REPARSE_POINT };
     let opened = OpenOptions::new()

@@ -18,7 +18,7 @@ impl WakeFd {
         Ok(WakeFd(socket))
     }
 
-    /// Makes it unreadable.
+    /// Makes the descriptor unreadable.
     pub(crate) fn drain(&self) {
         while self.0.recv(&mut [0; 8]).is_ok() {}
     }
