@@ -38,7 +38,7 @@ const _: () = {
 impl Payload {
     pub(crate) const NONE: Payload = Payload(ptr::null_mut());
 
-    /// What is carried for this offset and all beyond: no operation is at it.
+    /// Stands for this offset and all beyond it, at which no operation can be.
     pub(crate) const MOST_OFFSET: u64 = u64::MAX >> TAG_BITS;
 
     pub(crate) fn offset(offset: u64) -> Payload {

@@ -231,7 +231,7 @@ impl Quirks {
         self.forces[quirk as usize].is_some()
     }
 
-    /// Whether a row is in force where it changes what is done; counted.
+    /// Whether a row is in force, where it changes what the ring does. Counts that.
     #[inline]
     pub(crate) fn applies(&mut self, quirk: Quirk) -> bool {
         let has = self.has(quirk);

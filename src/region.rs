@@ -20,7 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::trace;
 
-/// What pieces start at a multiple of, and are: a page, and what every disk takes.
+/// Pieces start at a multiple of this, and have a multiple of it as length: a page, which every
+/// disk takes.
 pub(crate) const BLOCK: usize = 4096;
 
 /// Memory that is handed out in pieces.
@@ -47,7 +48,7 @@ impl Region {
         Some(Arc::new(Region { start, bytes, free }))
     }
 
-    /// Where it starts, and how long it is: for the kernel.
+    /// The start and the length of the region, for the kernel.
     pub(crate) fn range(&self) -> (*mut u8, usize) {
         (self.start.as_ptr(), self.bytes)
     }
@@ -60,7 +61,7 @@ impl Region {
     }
 
     fn free(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +122,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where its bytes start.
+    /// The start of the piece's bytes.
     pub(crate) fn start(&self) -> NonNull<u8> {
         // SAFETY: G1: inside the region's allocation.
         unsafe { self.region.start.add(self.offset) }

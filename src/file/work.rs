@@ -73,7 +73,7 @@ pub enum WorkItem {
 
 /// The outcome of work.
 pub(crate) struct Outcome {
-    /// Its value, or an errno.
+    /// The value of the work, or an errno.
     pub(crate) result: Result<Value, i32>,
     /// The buffer that it was given, in any case; for a read it holds what was read.
     pub(crate) buf: Buf,
@@ -84,11 +84,11 @@ pub(crate) struct Outcome {
 /// The value of work that has succeeded.
 #[derive(Debug)]
 pub(crate) enum Value {
-    /// That it is done.
+    /// The work is done.
     Unit,
-    /// That the descriptor is closed.
+    /// The descriptor is closed.
     Closed,
-    /// That a file is copied.
+    /// The file is copied.
     Copied,
     File(OwnedFd),
     Temp(PathBuf, OwnedFd),

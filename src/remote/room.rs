@@ -1,4 +1,4 @@
-//! Where threads wait for room in the queue and in the reserve.
+//! Waits of threads for room in the queue and in the reserve of ids.
 //!
 //! Invariant: (I3) a thread registers as waiting, looks for room, and then sleeps. The loop makes
 //! room, and then looks for waiting threads. A fence between the two steps on each side ensures

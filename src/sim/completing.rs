@@ -56,7 +56,7 @@ impl Completing {
     }
 }
 
-/// What the kernel of one watcher has, by number.
+/// The operations that the kernel of one watcher has, by number.
 #[derive(Default)]
 pub(super) struct InKernel {
     pub(super) entries: BTreeMap<u32, KernelEntry>,
@@ -126,7 +126,7 @@ fn nothing() -> Answer {
 }
 
 impl World {
-    /// There is news of a socket: what waits for it tries again.
+    /// There is news of a socket: an operation that waits for it tries again.
     #[cold]
     pub(super) fn retry(&mut self, index: u32) {
         for write in [false, true] {

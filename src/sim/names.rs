@@ -75,7 +75,7 @@ impl Name {
         match self {
             Name::None => Address::unspecified(),
             Name::Ip(ip) => Address::from(*ip),
-            // It came out of an address, so it fits into one.
+            // The path came out of an address, so it fits into one.
             Name::Path(path) => Address::unix(path).unwrap_or_else(|_| Address::unspecified()),
             Name::Abstract(name) => {
                 Address::unix_abstract(name).unwrap_or_else(|_| Address::unspecified())

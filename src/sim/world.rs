@@ -44,7 +44,7 @@ pub(super) const WRITES_REGISTERED: u16 = 1 << 10;
 pub(super) const QUEUED: u16 = 1 << 6;
 /// The peer has found this ring full, and waits for room.
 pub(super) const AWAITED: u16 = 1 << 7;
-/// Of an internet family.
+/// The socket is of an internet family.
 pub(super) const INTERNET: u16 = 1 << 8;
 /// Waits for room in the backlog of the listener that `peer` names.
 pub(super) const WAITING: u16 = 1 << 9;
@@ -83,7 +83,7 @@ pub(super) struct Socket {
     pub(super) line: u32,
     /// The packets in flight to this socket, by the time of their arrival.
     pub(super) on_way: VecDeque<(u64, Packet)>,
-    /// Which faults happen here.
+    /// The place whose faults happen to this socket.
     pub(super) place: u16,
     pub(super) role: Role,
     pub(super) local: Name,

@@ -79,7 +79,7 @@ impl RawAddress {
     /// Writes `bytes` into a Unix address, `skip` bytes behind the family.
     ///
     /// # Safety
-    /// They fit into the storage.
+    /// The bytes fit into the storage.
     unsafe fn put_unix(&mut self, skip: usize, bytes: &[u8]) {
         self.storage.ss_family = c::AF_UNIX as c::sa_family_t;
         let start = (&raw mut self.storage).cast::<u8>().wrapping_add(PATH + skip);

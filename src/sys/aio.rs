@@ -367,7 +367,7 @@ impl Aio {
     #[cold]
     fn tell_of_ended(&mut self) {
         let one = 1u64.to_ne_bytes();
-        // It fails only at 2^64 - 1, when it is readable anyway.
+        // The write fails only at 2^64 - 1, when the eventfd is readable anyway.
         if descriptor::write(self.event_fd.as_raw_fd(), &one) > 0 {
             self.untold += 1;
         }

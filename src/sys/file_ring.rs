@@ -138,7 +138,7 @@ impl FileRing {
         Ok(this)
     }
 
-    /// Its flags and sizes.
+    /// The flags and the sizes of the ring.
     pub(crate) fn setup(&self) -> &str {
         &self.setup
     }

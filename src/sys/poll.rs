@@ -391,7 +391,7 @@ fn wait(fds: &mut [PollFd], timeout_ns: Option<u64>) -> io::Result<usize> {
     }
 }
 
-/// What `ask` calls, and why.
+/// The name of the call that `ask` makes, and the reason for it.
 #[cfg(not(any(target_vendor = "apple", windows)))]
 const WAIT: (&str, &str) = ("ppoll", "timeouts have nanosecond precision");
 

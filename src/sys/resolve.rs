@@ -52,7 +52,7 @@ pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, i32> {
     let host = CString::new(host).map_err(|_| libc::EINVAL)?;
     // SAFETY: a struct of integers and null pointers.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
-    // Of one type, or each address comes once per type.
+    // One type of socket only: otherwise each address comes once per type.
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut list = ptr::null_mut();
     // SAFETY: a string that ends in NUL, hints, and room for a pointer.

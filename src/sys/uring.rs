@@ -406,8 +406,8 @@ impl Uring {
 
     /// Registers memory as buffer 0. Its pages stay pinned while the ring lives.
     ///
-    /// Nothing is read or written by that alone: the memory of each operation is its pusher's
-    /// promise.
+    /// The registration alone reads and writes nothing: the memory of each operation is its
+    /// pusher's promise.
     pub(crate) fn register_memory(&self, start: *mut u8, len: usize) -> io::Result<()> {
         let memory = libc::iovec { iov_base: start.cast(), iov_len: len };
         // SAFETY: see above; the kernel holds references of its own to the pages.

@@ -1,5 +1,5 @@
-//! What other threads end a wait with. Here: a descriptor that they make readable. A selector that
-//! has an event of its own for it uses that.
+//! The means by which other threads end a wait: a descriptor that they make readable. A selector
+//! that has an event of its own for this uses that event.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ impl<W: Work> JobQueue<JobSlot<W>> {
         for _ in 0..receiver.len() {
             let Ok(slot) = receiver.try_recv() else { break };
             if slot.is_waiting() {
-                // It was just taken out, and no other thread puts slots in: there is room.
+                // The slot was just taken out, and no other thread puts slots in, so there is room.
                 sender.try_send(slot).map_err(TrySendError::into_inner)?;
             }
         }
@@ -121,7 +121,7 @@ impl<W: Work> JobQueue<JobSlot<W>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobClass {
     Quick,
-    /// It runs on half of the workers at most.
+    /// Slow jobs run on half of the workers at most.
     Slow,
     /// Jobs of its lane with the same number run one after the other.
     Strand(u32),

@@ -228,7 +228,7 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// Where a kernel that completes reads is to put the bytes of one: `Some(None)` for a buffer of its
+/// The memory for a read that the kernel completes: `Some(None)` for a buffer of the kernel's
 /// choice; `None` if the loop reads by itself.
 #[allow(clippy::option_option)] // three answers, which `start_recv` takes apart
 pub(in crate::proactor) fn kernel_target(

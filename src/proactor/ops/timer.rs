@@ -129,7 +129,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// The slot of a read that rested in its source when it was submitted.
     pub(in crate::proactor) fn moved_read(&self, ticket: Ticket) -> Option<u32> {
-        // It stays ahead of all reads that come after it.
+        // Such a read stays ahead of all reads that come after it, so it is the head or has ended.
         let state = self
             .sources
             .table

@@ -390,7 +390,7 @@ impl<'a> WriteParts<'a> {
         parts
     }
 
-    /// What the writes from `head` on have still to send, at most `most` bytes.
+    /// The unsent bytes of the writes from `head` on, at most `most` bytes.
     pub(in crate::proactor) fn of_writes(
         slots: &'a Table<Operation>,
         head: u32,

@@ -154,7 +154,7 @@ pub(crate) struct OVERLAPPED {
 #[repr(C)]
 pub(crate) struct BY_HANDLE_FILE_INFORMATION {
     pub(crate) dwFileAttributes: u32,
-    /// Of creation, of the last access, of the last write: lower and upper half each.
+    /// The times of creation, of the last access, and of the last write: lower and upper half each.
     pub(crate) times: [[u32; 2]; 3],
     pub(crate) dwVolumeSerialNumber: u32,
     pub(crate) nFileSizeHigh: u32,

@@ -35,7 +35,7 @@ pub(crate) struct Vector {
     pub(crate) iov_len: usize,
 }
 
-/// What access(2) asks for.
+/// The questions that access(2) answers.
 pub(crate) const F_OK: i32 = 0;
 pub(crate) const X_OK: i32 = 1;
 pub(crate) const W_OK: i32 = 2;
@@ -131,7 +131,7 @@ pub(crate) fn read_now(_: RawFd, _: Target<'_>, _: u64) -> Moved {
     -(libc::EOPNOTSUPP as Moved)
 }
 
-/// Nor for several parts.
+/// As [`read_now`], for several parts.
 pub(crate) fn read_list_now(_: RawFd, _: &[Vector], _: u64) -> Moved {
     -(libc::EOPNOTSUPP as Moved)
 }

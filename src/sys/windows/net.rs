@@ -215,7 +215,7 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     if descriptors.is_empty() { send(fd, bytes) } else { -(libc::EOPNOTSUPP as Moved) }
 }
 
-/// None can be passed.
+/// No descriptors can be passed.
 pub(crate) fn recv_descriptors(_: RawFd, _: &mut [Target<'_>], _: &mut Vec<OwnedFd>) -> Moved {
     -(libc::EOPNOTSUPP as Moved)
 }
