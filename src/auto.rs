@@ -91,8 +91,8 @@ impl FromStr for DriverKind {
 
 /// The built-in drivers behind one type, chosen when the watcher is built.
 #[non_exhaustive]
-#[allow(clippy::large_enum_variant)] // there is one of it, and the usual driver is not to be sought
-#[repr(u8)] // a tag of its own is told apart by one comparison, one in a niche by four instructions
+#[allow(clippy::large_enum_variant)] // one for each watcher: no pointer to the usual driver
+#[repr(u8)] // one comparison reads a separate tag, four instructions one in a niche
 pub enum Auto {
     /// The proactor on the system's selector.
     Readiness(Proactor<Os>),

@@ -150,7 +150,7 @@ impl Completion {
     pub fn take_read(&mut self) -> Option<Buf> {
         let Ok(Done::Read(data)) = &mut self.result else { return None };
         let data = data.take();
-        // What it replaces is empty. Without the `forget` it would be copied, to be dropped.
+        // The replaced value is empty. Without the `forget` it would be copied, only to be dropped.
         mem::forget(mem::replace(&mut self.result, Ok(Done::Nop)));
         Some(data)
     }

@@ -1,4 +1,4 @@
-//! In place of `trace` without its feature: nothing is kept.
+//! The replacement of `trace` without its feature: it keeps nothing.
 
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {

@@ -39,12 +39,12 @@ pub(crate) enum Quirk {
 struct Row {
     quirk: Quirk,
     name: &'static str,
-    /// The architecture that has it, if it is one: as `std::env::consts::ARCH` calls it.
+    /// The architecture that has the fault, if it is one: as `std::env::consts::ARCH` calls it.
     arch: Option<&'static str>,
-    /// The first release that has it, and the last, if there is one.
+    /// The first release that has the fault, and the last, if there is one.
     from: Release,
     to: Option<Release>,
-    /// The operation that it concerns.
+    /// The operation that the fault concerns.
     concerns: &'static str,
     /// The workaround of the driver.
     action: &'static str,
@@ -52,9 +52,9 @@ struct Row {
 }
 
 const ROWS: &[Row] = &[
-    // See `runs.rs`. The kernel puts receives off since 6.8, shares buffers in pieces since 6.12.
-    // No release is known to have it mended, so there is no upper bound: on 6.18.44 the test hangs
-    // without this.
+    // See `ring/long_multishot.rs`. The kernel puts receives off since 6.8, shares buffers in
+    // pieces since 6.12. No release is known to have mended this, so there is no upper bound: on
+    // 6.18.44 the test hangs without the workaround.
     Row {
         quirk: Quirk::LongMultishot,
         name: "long-multishot",
@@ -66,8 +66,8 @@ const ROWS: &[Row] = &[
                  miss a reset or the end",
         source: "tests/ring.rs, which hangs without it on 6.18.44; no release is known to fix it",
     },
-    // Since the kernel knows how much a Unix socket has queued, it stops when that is nothing, and
-    // does not look for the end that may stand behind it. Mended in some stable releases.
+    // The kernel knows how much a Unix socket has queued. It stops when that is nothing, and does
+    // not look for the end that may stand behind. Mended in some stable releases.
     Row {
         quirk: Quirk::UnixMultishot,
         name: "unix-multishot",
@@ -78,8 +78,8 @@ const ROWS: &[Row] = &[
         action: "those of Unix sockets receive one by one: they can miss the end of the file",
         source: "https://github.com/axboe/liburing/issues/1549; seen by tests/model.rs on 6.18",
     },
-    // unix_writable() promises more than a send then gets: it is tried 128 times and given to a
-    // thread.
+    // unix_writable() promises more than a send then gets: the kernel tries the send 128 times, and
+    // then gives it to a thread.
     Row {
         quirk: Quirk::UnixSends,
         name: "unix-sends",
@@ -101,7 +101,7 @@ const ROWS: &[Row] = &[
         action: "reads into swap buffers wait for a poll: each would take a whole buffer",
         source: "IOU_PBUF_RING_INC in io_uring_register_buf_ring(3), Linux 6.12",
     },
-    // What it is was not found out; reported of a Raspberry Pi up to 6.1.54.
+    // The cause was not found. Reported from a Raspberry Pi, up to 6.1.54.
     Row {
         quirk: Quirk::ArmFiles,
         name: "arm-files",
@@ -152,12 +152,12 @@ const _: () = {
 /// The rows in force, and how often each has changed what the driver did.
 pub(crate) struct Quirks {
     release: String,
-    /// Why each is in force.
+    /// Why each row is in force, if it is.
     forces: [Option<&'static str>; ROWS.len()],
     times: [u64; ROWS.len()],
 }
 
-/// A word of the list of overrides that says nothing.
+/// A word of the list of overrides that is not `NAME=on` or `NAME=off` for a row.
 #[derive(Debug, PartialEq, Eq)]
 struct BadWord(String);
 
@@ -176,7 +176,8 @@ fn parse(release: &str) -> Option<Release> {
 }
 
 impl Row {
-    /// Whether a release has it on this architecture; one that cannot be read has everything.
+    /// Whether a release has the fault on this architecture. A release that cannot be read has all
+    /// faults.
     fn is_in(&self, release: Option<Release>, arch: &str) -> bool {
         let inside = |at: Release| at >= self.from && self.to.is_none_or(|to| at <= to);
         self.arch.is_none_or(|its| its == arch) && release.is_none_or(inside)
@@ -239,7 +240,7 @@ impl Quirks {
         has
     }
 
-    /// A row of the explanation for each that is in force.
+    /// Adds a row to the explanation for each quirk in force.
     pub(crate) fn explain(&self, explain: &mut Explain) {
         for row in ROWS {
             let i = row.quirk as usize;

@@ -64,9 +64,9 @@ pub struct SizeClass {
 
 /// Memory that a pool hands out.
 pub(super) trait PoolMemory {
-    /// Where it starts.
+    /// The address at which the memory starts.
     fn start(&self) -> usize;
-    /// Its capacity.
+    /// The capacity in bytes.
     fn bytes(&self) -> usize;
     /// Whether the pool can hand it out.
     fn is_usable(&self) -> bool;
@@ -111,16 +111,16 @@ pub(super) fn rounded(len: usize, least: usize, largest: usize) -> usize {
 
 /// The kept buffers of one kind.
 pub(super) struct Sizes<M> {
-    /// Of each class, the smallest first.
+    /// The kept buffers of each class, the smallest class first.
     classes: Vec<FreeList<M>>,
     least: usize,
-    /// Of buffers that no class has.
+    /// The counts of buffers that no class has.
     other: PoolCounters,
     kept_bytes: usize,
 }
 
 struct FreeList<M> {
-    /// Its buffers have so many bytes at least, and less than twice as many.
+    /// The buffers of this class have at least so many bytes, and less than twice as many.
     size: usize,
     kept: Vec<M>,
     counters: PoolCounters,
@@ -145,7 +145,7 @@ impl<M: PoolMemory> Sizes<M> {
     /// A kept buffer for `size` bytes, which are [rounded]. `None` tells the caller to
     /// allocate one, and counts that.
     pub(super) fn take(&mut self, size: usize) -> Option<M> {
-        // More than the largest class has no class, although it is less than twice as much.
+        // A size above the largest class has no class, even if it is less than twice as large.
         let Some(class) = self.class(size).filter(|class| class.size >= size) else {
             self.other.taken += 1;
             self.other.allocated += 1;
@@ -198,7 +198,7 @@ impl<M: PoolMemory> Sizes<M> {
         self.kept_bytes
     }
 
-    /// Its classes, the smallest first.
+    /// The classes, the smallest first.
     pub(super) fn classes(&self, is_aligned: bool) -> impl Iterator<Item = SizeClass> {
         self.classes.iter().map(move |class| {
             let kept_bytes = class.kept.iter().map(PoolMemory::bytes).sum();
@@ -208,7 +208,7 @@ impl<M: PoolMemory> Sizes<M> {
         })
     }
 
-    /// Of all its classes, and of buffers without one.
+    /// The counts of all classes, and of buffers without a class.
     pub(super) fn counters(&self) -> PoolCounters {
         self.classes(false).fold(self.other, |sum, class| sum + class.counters)
     }

@@ -1,4 +1,4 @@
-//! Where the buffers of a traced pool were taken that have not come back.
+//! The tracer of a pool: which lines have taken the buffers that have not come back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -57,7 +57,7 @@ impl fmt::Display for TraceReport {
 /// What a traced pool remembers.
 #[derive(Default)]
 pub(super) struct Tracer {
-    /// By address.
+    /// The buffers that are out, by address.
     out: HashMap<usize, Taken>,
     /// Buffers that the program has dropped, by the line that has taken them.
     dropped: BTreeMap<&'static Location<'static>, TakenAt>,
@@ -71,7 +71,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Adds it to the sums of its line.
+    /// Adds the buffer to the sums of its line.
     fn add_to(&self, places: &mut BTreeMap<&'static Location<'static>, TakenAt>, dropped: u64) {
         let &Taken { location, bytes, since } = self;
         let empty = TakenAt { location, buffers: 0, dropped: 0, bytes: 0, since };

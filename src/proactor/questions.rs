@@ -1,4 +1,4 @@
-//! Questions about a source, which change nothing.
+//! Queries of a source's state, which change nothing.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What submissions have in common: checks, slots, and the first attempt.
+//! The parts that all submissions have in common: checks, slots, and the first attempt.
 
 use super::*;
 

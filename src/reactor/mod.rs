@@ -254,7 +254,7 @@ impl<S: Select> Reactor<S> {
             let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
             selector.add(fd, key, watch.interest, watch.mode)?;
         }
-        // The parent's closes with its last descriptor; nothing is removed from it.
+        // The parent's selector closes with its last descriptor. Nothing is removed from it.
         (self.selector, self.wake, self.forks) = (selector, wake, fork::generation());
         Ok(())
     }

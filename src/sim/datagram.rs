@@ -1,4 +1,4 @@
-//! Datagram sockets: a bounded queue of letters each.
+//! Datagram sockets, each with a bounded queue of letters.
 
 use super::names::wildcards;
 use super::world::*;

@@ -1,4 +1,4 @@
-//! What can go wrong, how often it does, and how often it did.
+//! Faults: their kinds, their probabilities, and how often each has happened.
 
 use super::*;
 

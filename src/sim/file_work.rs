@@ -1,5 +1,5 @@
-//! Work on files: what the page cache has is read at once, what the kernel starts is done at a time
-//! that the seed draws, and what it hands back is done as a job is.
+//! Simulated work on files. Bytes in the page cache are read at once. The kernel does the work that
+//! it starts at a time that the seed draws. Work that it hands back is done as a job is.
 
 #![allow(unsafe_code)]
 //! # Safety

@@ -1,4 +1,4 @@
-//! Files: a flat space of names, the bytes of each file, and what of them a crash keeps.
+//! Files: a flat space of names, the bytes of each file, and the part of them that a crash keeps.
 //!
 //! ```text
 //!   write ──▶ the page cache ──sync──▶ the disk

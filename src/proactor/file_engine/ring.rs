@@ -1,4 +1,4 @@
-//! The ring for files.
+//! A ring of io_uring as a file engine.
 
 #![allow(unsafe_code)]
 //! # Safety
