@@ -189,7 +189,7 @@ pub struct Descriptors(pub(crate) Address);
 
 impl fmt::Debug for Descriptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address is only the memory that they travel in.
+        // The address is only the memory in which descriptors travel.
         f.debug_tuple("Descriptors").field(&self.0.descriptors()).finish()
     }
 }

@@ -75,7 +75,7 @@ impl Batch {
     #[inline]
     pub(crate) fn push(&mut self, completion: Completion) {
         self.make_room();
-        // SAFETY: right above.
+        // SAFETY: room was made right above.
         unsafe { self.put(completion) };
     }
 

@@ -305,7 +305,7 @@ impl BufPool {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

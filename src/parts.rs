@@ -93,7 +93,7 @@ impl Op {
         let mut address = self.payload.take_address();
         let descriptors = address.as_mut().map_or_else(Vec::new, Address::take_descriptors);
         if !self.code.has_address() {
-            // It is only the memory that descriptors travel in.
+            // The address is only the memory in which descriptors travel.
             address = None;
         }
         OpParts {
@@ -136,7 +136,7 @@ impl Op {
         let OpParts { code, source, token, timer, deadline, .. } = parts;
         let mut op = Op::plain(code, source);
         // Drivers rely on it that an operation carries nothing else.
-        // Of a receive of a datagram, the count says whether it has a buffer.
+        // For a receive of a datagram, `count` says whether it has a buffer.
         let receives = code.family() == Family::Datagram && code.is_read();
         if code.has_buf() && (!receives || parts.count != 0) {
             op.buf = parts.buf;

@@ -169,7 +169,7 @@ impl<T: Entry> Table<T> {
         let entries: Vec<T> = (0..CHUNK).map(|_| T::default()).collect();
         let mut chunk: Box<[T; CHUNK]> =
             entries.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("a whole chunk"));
-        // A chunk is vacant as a whole: the limit, which counts what is occupied, may rise.
+        // All slots of the chunk become vacant: the limit counts occupied ones, and may rise.
         let end = (start + CHUNK as u32).min(MOST);
         for index in (start..end).rev() {
             let entry = &mut chunk[index as usize % CHUNK];
@@ -191,7 +191,7 @@ impl<T: Entry> Table<T> {
     pub fn find_key(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut((index >> CHUNK_BITS) as usize)?;
         let entry = &mut chunk[index as usize % CHUNK];
-        // Odd, so that an invented name does not find a vacant place.
+        // The generation is made odd, so that an invented name finds no vacant slot.
         if entry.generation().get() == generation | 1 { Some(entry) } else { None }
     }
 

@@ -335,7 +335,7 @@ impl Pool {
     #[inline(always)]
     pub(crate) unsafe fn commit_parts(&mut self, len: u32) -> (*mut (), *const u8) {
         let start = self.start;
-        // A chunk's size is a multiple of the distance, so this stays in it.
+        // A chunk's size is a multiple of `ALIGN`, so the start stays in the chunk.
         // An empty read takes room, too: the lease needs a token.
         let taken = len.max(1).next_multiple_of(ALIGN as u32);
         // SAFETY: at most what is left of the chunk.
@@ -455,7 +455,7 @@ impl Pool {
         let chunk = self.obtain()?;
         self.lent += 1;
         self.note_scarcity();
-        // SAFETY: the pool's alone (S1).
+        // SAFETY: the chunk is the pool's alone (S1).
         let header = unsafe { chunk.as_ref() };
         header.tokens.refill();
         header.owner.store(owner, Ordering::Relaxed);
@@ -507,7 +507,7 @@ impl Pool {
     fn take_returned(&mut self) {
         let (free, owners, lent) = (&mut self.free, &mut self.owners, &mut self.lent);
         self.shared.drain(|chunk| {
-            // SAFETY: the pool's alone (S1).
+            // SAFETY: the chunk is the pool's alone (S1).
             let header = unsafe { chunk.as_ref() };
             // A chunk whose leases were dropped, not one taken back unused.
             *lent -= usize::from(header.lent.swap(false, Ordering::Relaxed));
@@ -572,7 +572,7 @@ pub struct Lent {
 impl Lent {
     /// The key of the source that owns the chunk.
     pub(crate) fn owner(&self) -> u64 {
-        // SAFETY: it holds tokens of it (S3).
+        // SAFETY: a `Lent` holds tokens of its chunk (S3).
         unsafe { self.chunk.as_ref() }.owner.load(Ordering::Relaxed)
     }
 
@@ -590,7 +590,7 @@ impl Lent {
         let start = self.start;
         let len = len.min(self.room);
         if len == 0 {
-            // A lease's token is paid for by its bytes.
+            // Each lease has a byte at least, so that a chunk has fewer leases than tokens.
             return Buf::NONE;
         }
         // SAFETY: at most what is left of the chunk.
@@ -606,7 +606,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: it holds tokens of it (S3).
+        // SAFETY: a `Lent` holds tokens of its chunk (S3).
         trace::made(
             self.chunk.as_ptr(),
             trace::Kind::Swap,
@@ -614,7 +614,7 @@ impl Drop for Lent {
         );
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         if unsafe { self.chunk.as_ref() }.tokens.give_up(self.rest) {
-            // SAFETY: that were the last: the chunk is ours.
+            // SAFETY: those were the last tokens: the chunk is ours.
             unsafe { release(self.chunk.as_ptr()) };
         }
     }

@@ -122,7 +122,7 @@ impl<K: Kernel> Proactor<K> {
             // SAFETY: the same promise.
             return Buf::from(unsafe { self.memory.pool.commit(len) });
         }
-        // SAFETY: the kernel has written what is beyond the room, at most the capacity.
+        // SAFETY: the kernel has written the bytes beyond the room, at most the capacity.
         unsafe { self.memory.spill.set_len((len - room) as usize) };
         // SAFETY: the kernel has filled the room.
         match unsafe { self.memory.pool.commit_with(&self.memory.spill) } {
