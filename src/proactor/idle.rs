@@ -33,8 +33,8 @@ const LEAST_STEP_NS: u64 = 100_000_000;
 const SHORTEST_NS: u64 = 1_000_000;
 /// The longest one: 292 years.
 const LONGEST_NS: u64 = i64::MAX as u64;
-/// The number of units that a timeout and four steps take up at most. A stamp can tell twice as
-/// many apart.
+/// The number of units that a timeout and four times its allowed lateness take up at most. A stamp
+/// can tell twice as many apart.
 const UNITS: u64 = 1 << 15;
 /// If the last look was so many units ago, a stamp may have wrapped.
 const MOST_UNITS: u64 = UNITS * 9 / 10;

@@ -54,8 +54,8 @@ impl<K: Kernel> Proactor<K> {
             let (start, room) = own.room();
             return Some(Space { start, room, own: Some(own) });
         }
-        // Reads share the rest of the current chunk. Each turn resumes reads that wait while the
-        // chunk has room.
+        // Reads share the rest of the current chunk. While the chunk has room, each turn resumes
+        // reads that wait.
         let shared = self.memory.pool.space().map(|(start, room)| Space { start, room, own: None });
         if shared.is_none() {
             self.wait_for_lease(index);

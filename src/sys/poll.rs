@@ -42,7 +42,7 @@ use crate::sys::{Select, Selector, errno, fork, os_error};
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// No entry.
-const NOWHERE: u32 = u32::MAX;
+const NIL: u32 = u32::MAX;
 
 /// A registration, beside its `pollfd`.
 struct PollEntry {
@@ -135,7 +135,7 @@ impl Select for Poll {
         if let Some(mirror) = self.mirror() {
             let _ = mirror.remove(fd);
         }
-        self.places[fd as usize] = NOWHERE;
+        self.places[fd as usize] = NIL;
         self.entries.swap_remove(place);
         self.fds.swap_remove(place);
         if let Some(moved) = self.entries.get(place) {
@@ -230,13 +230,13 @@ fn asked(on: Ready) -> Ready {
 impl Poll {
     fn place(&self, fd: RawFd) -> Option<usize> {
         let place = *self.places.get(usize::try_from(fd).ok()?)?;
-        (place != NOWHERE).then_some(place as usize)
+        (place != NIL).then_some(place as usize)
     }
 
     fn insert(&mut self, entry: PollEntry) {
         let (fd, place) = (entry.fd as usize, self.entries.len());
         if self.places.len() <= fd {
-            self.places.resize(fd + 1, NOWHERE);
+            self.places.resize(fd + 1, NIL);
         }
         self.places[fd] = place as u32;
         self.fds.push(PollFd { fd: entry.fd, events: 0, revents: 0 });

@@ -164,7 +164,7 @@ impl<K: Kernel> Proactor<K> {
         Some(len)
     }
 
-    /// Has a thread read a range of a file for a socket. False if no thread is free for it.
+    /// Has a thread read a range of a file for a socket. False if no thread can have the job.
     #[cold]
     fn fetch(&mut self, index: u32, op: Ticket, file: Source, offset: u64, len: usize) -> bool {
         self.files.serial = self.files.serial.wrapping_add(1);
