@@ -26,7 +26,7 @@ const _: () = assert!(size_of::<Payload>() == 8, "an offset does not fit into a 
 
 // SAFETY: it owns an `Address` or `Arguments`, which are `Send`, or nothing.
 unsafe impl Send for Payload {}
-// SAFETY: through a shared reference only a number can be had.
+// SAFETY: through a shared reference, code can get only a number.
 unsafe impl Sync for Payload {}
 const _: () = {
     const fn is_send<T: Send>() {}

@@ -49,7 +49,7 @@ impl WakeState {
         }
     }
 
-    /// The loop is about to block; false when it must not, because it was notified.
+    /// The loop is about to block. False if it must not, because it was notified.
     #[inline]
     pub(crate) fn prepare_park(&self) -> bool {
         // The loop may be parked already, after a wait that returned nothing.
@@ -65,7 +65,7 @@ impl WakeState {
         self.flag.load(Ordering::Acquire) == NOTIFIED
     }
 
-    /// The loop is awake; true when it was notified, and the queue must be emptied.
+    /// The loop is awake. True if it was notified, and must empty the queue.
     #[inline]
     pub(crate) fn unpark(&self) -> bool {
         self.flag.swap(AWAKE, Ordering::SeqCst) == NOTIFIED

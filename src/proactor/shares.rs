@@ -60,7 +60,7 @@ impl Shares {
         self.held.entry(key).or_insert(Share { held: 0, order: 0 }).held += 1;
     }
 
-    /// A buffer has come back; true if its source waits, and is to resume.
+    /// A buffer has come back. True if its source waits, and must be resumed.
     pub(super) fn came_back(&mut self, key: u64) -> bool {
         let Some(share) = self.held.get_mut(&key) else { return false };
         share.held -= 1;

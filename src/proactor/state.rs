@@ -11,7 +11,7 @@
 //!                      fd -1, answers the errno
 //! ```
 //!
-//! A direction of it (P2: whatever it waits for will come):
+//! A direction of a source (P2: what the direction waits for will come):
 //!
 //! ```text
 //!   worth trying: READABLE, WRITABLE ◀──────── the scheduler runs it ────────┐

@@ -55,7 +55,7 @@ impl Names {
         entries[at].store(Names::word(source, state), Ordering::Relaxed);
     }
 
-    /// Changes the entry from state `from` to `to`; false if it has another state.
+    /// Changes the entry from state `from` to `to`. False if it has another state.
     fn change(&self, source: Source, from: u64, to: u64) -> bool {
         let Some(entry) = self.entry(source) else { return false };
         let (from, to) = (Names::word(source, from), Names::word(source, to));

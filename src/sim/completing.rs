@@ -36,7 +36,7 @@ pub(super) struct Completing {
     pub(super) on: bool,
     /// The most virtual time from the moment when an operation can go on to its answer.
     most_ns: u64,
-    /// The watcher and the entry that wait for news of a socket; true for its write.
+    /// By socket, with true for the socket's write: the watcher and the entry that wait for news.
     pub(super) waiting: BTreeMap<(u32, bool), (u32, u32)>,
     /// The number of the last entry.
     last: u32,

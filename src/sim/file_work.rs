@@ -126,7 +126,7 @@ impl World {
         self.read_file(fd, &mut targets[..count], offset, true)
     }
 
-    /// Writes all bytes of a buffer; a full disk takes a part of them first. Answers how many.
+    /// Writes all bytes of a buffer. A full disk takes a part of them first. Returns their number.
     fn write_whole(&mut self, fd: RawFd, buf: &Buf, offset: u64) -> (usize, Result<(), i32>) {
         let len = buf.len();
         let checked = self.check_aligned(fd, buf, len, offset);

@@ -80,7 +80,7 @@ impl RingBuffer {
         self.len = len;
     }
 
-    /// Moves bytes from the start to `to`, at most `most`; answers how many.
+    /// Moves bytes from the start to `to`, at most `most`. Returns their number.
     #[inline(always)]
     pub(super) fn pop(&mut self, to: &mut Target<'_>, most: usize) -> usize {
         let count = self.readable().min(most).min(to.len());

@@ -22,7 +22,7 @@ mod system {
 
     const THIS: Pid = Pid::from_raw(0);
 
-    /// Binds the calling thread to processor `cpu`. Answers whether there is such a processor that
+    /// Binds the calling thread to processor `cpu`. Returns whether there is such a processor that
     /// the process may use.
     pub(crate) fn bind(cpu: usize) -> io::Result<bool> {
         if ALL.get().is_none() {

@@ -91,8 +91,8 @@ pub(crate) fn recv<A: AsMut<RawAddress>>(
     got
 }
 
-/// Sends datagrams, each to its address: how many are out, or `-errno` if not even the first one
-/// is.
+/// Sends datagrams, each to its address. Returns the number of those that were sent, or `-errno` if
+/// not even the first one was.
 pub(crate) fn send<A: AsRef<RawAddress>>(fd: RawFd, datagrams: &[(&[u8], &A)]) -> Moved {
     let mut call = MmsgCall::new();
     let count = datagrams.len().min(MOST);

@@ -243,8 +243,8 @@ fn header() -> libc::msghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// recvmsg(2) into several targets, or of a socket whose messages may be cut short: answers the
-/// bytes and the flags that came with them.
+/// recvmsg(2) into several targets, or of a socket whose messages may be cut short. Returns the
+/// number of bytes, and the flags that came with them.
 pub(crate) fn recv_vectored(
     fd: RawFd,
     to: &mut [Target<'_>],

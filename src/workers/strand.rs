@@ -41,7 +41,7 @@ impl<W: Work> Strand<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job; true when no worker holds the strand, and it must be put in its lane.
+    /// Adds a job. True if no worker holds the strand, so that it must be put in its lane.
     pub(super) fn push(&self, slot: Arc<JobSlot<W>>) -> bool {
         let mut state = self.lock();
         if state.slots.len() == state.slots.capacity() {

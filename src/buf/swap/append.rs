@@ -68,8 +68,8 @@ impl Pool {
         (end.next_multiple_of(ALIGN) == self.start.addr()).then(|| (self.start.addr() - end) as u32)
     }
 
-    /// Makes one lease of `lease` and of the first `len` bytes of the last `space_behind`. Answers
-    /// how many bytes it has copied for that, too.
+    /// Makes one lease of `lease` and of the first `len` bytes of the last `space_behind`. Also
+    /// returns the number of bytes that it has copied for that.
     ///
     /// # Safety
     /// `space_behind` has answered `behind` for this lease, nothing else was called since, and the
@@ -103,7 +103,8 @@ impl Pool {
     }
 
     /// Makes one lease of `lease` and of `data`, which a kernel has received elsewhere: without a
-    /// copy if `data` begins where the lease ends. Answers how many bytes it has copied, too.
+    /// copy if `data` begins where the lease ends. Also returns the number of bytes that it has
+    /// copied.
     pub(crate) fn join(&mut self, lease: LeaseMut, data: Buf) -> (LeaseMut, usize) {
         let (lease, data) = match data.into_lease_mut() {
             Ok(data) => match lease.try_join(data) {
@@ -115,8 +116,8 @@ impl Pool {
         self.append(lease, &data)
     }
 
-    /// Makes one lease of `lease` and of a copy of `bytes`; outside the pool where the limit is
-    /// reached, or a chunk too small. Answers how many bytes it has copied, too.
+    /// Makes one lease of `lease` and of a copy of `bytes`: outside the pool if the limit is
+    /// reached, or a chunk is too small. Also returns the number of bytes that it has copied.
     pub(super) fn append(&mut self, lease: LeaseMut, bytes: &[u8]) -> (LeaseMut, usize) {
         let fits = lease.len() + bytes.len() <= self.chunk_size as usize;
         let space = if fits { self.space_of(&lease, bytes.len() as u32) } else { None };

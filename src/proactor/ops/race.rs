@@ -292,8 +292,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Ends the connect of a source, if there is one, before what is queued behind it; answers the
-    /// errno that the source then has.
+    /// Ends the connect of a source, if there is one, before the operations queued behind it.
+    /// Returns the errno that the source then has.
     pub(in crate::proactor) fn end_connect_of(
         &mut self,
         index: u32,

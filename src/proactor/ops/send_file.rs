@@ -154,7 +154,8 @@ impl<K: Kernel> Proactor<K> {
                     self.sources[file.index()].set_facts(facts);
                     break;
                 }
-                // The end of the file, an error that sendfile(2) will tell, or no thread to be had.
+                // The end of the file, an error that sendfile(2) will report, or no thread for the
+                // job.
                 0.. => break,
                 _ => {}
             }
