@@ -125,6 +125,7 @@ fn batches_survive_every_fault() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many datagrams: too slow")]
 fn each_fault_of_batches_happens() {
     let mut met = Met::default();
     let faults = Faults { partial_batch: 0.5, ..Faults::none() };

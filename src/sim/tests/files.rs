@@ -181,29 +181,30 @@ fn a_sync_that_fails_loses_what_it_was_for() {
 /// Ranges of files, cold and hot, over a socket.
 #[test]
 fn ranges_of_files_are_sent() {
+    let len = if cfg!(miri) { 30_000 } else { 290_000 };
     for completing in [false, true] {
         for faults in [Faults::none(), Faults::transient(0.2)] {
             let sim = sim(completing, faults);
-            sim.write_file("a", pattern(300_000));
+            sim.write_file("a", pattern(len + 10_000));
             let mut watcher = watcher(&sim);
             let (here, there) = attach_pair(&mut watcher, &sim);
             let file = open(&mut watcher, "a", both());
             let mut heard = Vec::new();
             watcher.submit(Op::write(here, "head")).unwrap();
-            watcher.submit(Op::send_file(here, file, 1_000, 290_000)).unwrap();
+            watcher.submit(Op::send_file(here, file, 1_000, len)).unwrap();
             watcher.submit(Op::write(here, "tail")).unwrap();
             watcher.submit(Op::read(there).multishot().token(1)).unwrap();
-            while heard.len() < 290_008 {
+            while heard.len() < len + 8 {
                 for c in wait(&mut watcher) {
                     match c.result.unwrap() {
                         Done::Read(data) => heard.extend_from_slice(&data),
-                        Done::Sent(bytes) => assert_eq!(bytes, 290_000),
+                        Done::Sent(bytes) => assert_eq!(bytes as usize, len),
                         _ => {}
                     }
                 }
             }
-            assert!(heard[4..290_004] == pattern(300_000)[1_000..291_000]);
-            assert_eq!((&heard[..4], &heard[290_004..]), (&b"head"[..], &b"tail"[..]));
+            assert!(heard[4..len + 4] == pattern(len + 10_000)[1_000..len + 1_000]);
+            assert_eq!((&heard[..4], &heard[len + 4..]), (&b"head"[..], &b"tail"[..]));
         }
     }
 }
@@ -327,6 +328,7 @@ fn lost_answers_of_files_end_with_an_error() {
 /// Cancels reach requests that are not done, and come too late for others.
 #[test]
 fn cancelled_work_ends_once() {
+    let rounds = if cfg!(miri) { 40 } else { 200 };
     for completing in [false, true] {
         let faults = Faults { late_cancel: 0.3, handed_back: 0.3, ..Faults::none() };
         let sim = sim(completing, faults);
@@ -334,7 +336,7 @@ fn cancelled_work_ends_once() {
         let mut watcher = watcher(&sim);
         let file = open(&mut watcher, "a", both());
         let (mut cancelled, mut late) = (0, 0);
-        for i in 0..200 {
+        for i in 0..rounds {
             sim.drop_caches();
             let ticket = watcher.submit(Op::read_at(file, vec![0; 9_000], 100)).unwrap();
             sim.advance(Duration::from_micros(i % 150));
@@ -344,9 +346,9 @@ fn cancelled_work_ends_once() {
                 Some(kind) => assert_eq!((kind, c.bytes()), (ErrorKind::Cancelled, 0)),
                 None => assert_eq!(c.bytes(), 9_000),
             }
-            cancelled += u32::from(c.error_kind().is_some());
-            late += u32::from(c.is_late());
+            cancelled += u64::from(c.error_kind().is_some());
+            late += u64::from(c.is_late());
         }
-        assert!(cancelled > 50 && late > 10, "{cancelled} {late}");
+        assert!(cancelled > rounds / 4 && late > rounds / 20, "{cancelled} {late}");
     }
 }
