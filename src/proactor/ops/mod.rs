@@ -133,6 +133,13 @@ impl<K: Kernel> Proactor<K> {
         self.check_open().err().unwrap_or(Reason::Unsupported)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn refuse_quiet(&mut self, buf: Buf) -> Option<Ticket> {
+        self.outbox.refusal = (self.why_not_quiet(), buf);
+        None
+    }
+
     /// Puts a refused operation together again.
     #[cold]
     #[inline(never)]
@@ -173,20 +180,24 @@ impl<K: Kernel> Submit for Proactor<K> {
         // Inlined where the operation is made, so that the usual operations stay in registers.
         let code = op.code;
         match code {
-            OpCode::Read if !K::COMPLETES && op.deadline_ns == 0 && op.flags == 0 => {
-                let (source, token) = (op.source, op.token);
-                // The operation has no buffer and no address to drop.
-                std::mem::forget(op);
-                let answer = self.submit_plain_read(source, token);
-                answer.ok_or_else(|| self.refuse(code, source, token, 0, 0, Payload::NONE))
-            }
-            OpCode::Read if op.flags & op::QUIET == 0 => {
+            OpCode::Read => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
+                // The operation has no buffer and no address to drop.
                 std::mem::forget(op);
-                let answer = self.submit_read(source, token, due_ns, flags & MULTISHOT != 0);
-                let none = Payload::NONE;
-                answer.ok_or_else(|| self.refuse(code, source, token, due_ns, flags, none))
+                let answer = if !K::COMPLETES && due_ns == 0 && flags == 0 {
+                    self.submit_plain_read(source, token)
+                } else if flags & op::QUIET != 0 {
+                    self.refuse_quiet(Buf::NONE)
+                } else {
+                    self.submit_read(source, token, due_ns, flags & MULTISHOT != 0)
+                };
+                match answer {
+                    Some(ticket) => Ok(ticket),
+                    None => {
+                        Err(self.refuse(OpCode::Read, source, token, due_ns, flags, Payload::NONE))
+                    }
+                }
             }
             OpCode::Write => {
                 let Op { source, token, deadline_ns, buf, payload, flags, .. } = op;
@@ -198,27 +209,46 @@ impl<K: Kernel> Submit for Proactor<K> {
                 } else {
                     self.submit_quiet_write(write)
                 };
-                let none = Payload::NONE;
-                answer.ok_or_else(|| self.refuse(code, source, token, deadline_ns, flags, none))
+                match answer {
+                    Some(ticket) => Ok(ticket),
+                    None => {
+                        Err(self.refuse(code, source, token, deadline_ns, flags, Payload::NONE))
+                    }
+                }
             }
-            OpCode::ReadAt if op.flags & op::QUIET == 0 => {
+            OpCode::ReadAt => {
                 let Op { source, token, deadline_ns, buf, payload, flags, .. } = op;
                 let offset = payload.as_offset();
                 // The operation carries nothing that would have to be dropped.
                 std::mem::forget(payload);
                 let read = NewReadAt { source, token, due_ns: deadline_ns, offset, flags, buf };
-                self.submit_read_at(read).ok_or_else(|| {
-                    let payload = Payload::offset(offset);
-                    self.refuse(code, source, token, deadline_ns, flags, payload)
-                })
+                let answer = if flags & op::QUIET != 0 {
+                    self.refuse_quiet(read.buf)
+                } else {
+                    self.submit_read_at(read)
+                };
+                match answer {
+                    Some(ticket) => Ok(ticket),
+                    None => {
+                        let payload = Payload::offset(offset);
+                        Err(self.refuse(code, source, token, deadline_ns, flags, payload))
+                    }
+                }
             }
-            OpCode::Close if op.flags & op::QUIET == 0 => {
+            OpCode::Close => {
                 let (source, token, due_ns, flags) =
                     (op.source, op.token, op.deadline_ns, op.flags);
                 // As for a read: no buffer and no address to drop.
                 std::mem::forget(op);
-                let (answer, none) = (self.submit_close(source, token, due_ns), Payload::NONE);
-                answer.ok_or_else(|| self.refuse(code, source, token, due_ns, flags, none))
+                let answer = if flags & op::QUIET != 0 {
+                    self.refuse_quiet(Buf::NONE)
+                } else {
+                    self.submit_close(source, token, due_ns)
+                };
+                match answer {
+                    Some(ticket) => Ok(ticket),
+                    None => Err(self.refuse(code, source, token, due_ns, flags, Payload::NONE)),
+                }
             }
             _ => self.submit_other(op),
         }

@@ -130,51 +130,64 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn queue_rest_of_write(
         &mut self,
-        mut write: NewWrite,
+        write: NewWrite,
         moved: isize,
         quiet: bool,
     ) -> Option<Ticket> {
-        let answer = self.queue_write(&mut write, moved, quiet);
-        answer.map_err(|reason| self.outbox.refusal = (reason, write.buf)).ok()
+        let NewWrite { source, token, due_ns, mut buf } = write;
+        let answer = self.queue_write(source.index(), token, due_ns, &mut buf, moved, quiet);
+        answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }
 
     #[cold]
     #[inline(never)]
     pub(in crate::proactor) fn submit_write_slowly(
         &mut self,
-        mut write: NewWrite,
+        write: NewWrite,
         quiet: bool,
     ) -> Option<Ticket> {
-        let answer = self.start_write(&mut write, quiet);
-        answer.map_err(|reason| self.outbox.refusal = (reason, write.buf)).ok()
+        let NewWrite { source, token, due_ns, mut buf } = write;
+        let answer = self.start_write(source, token, due_ns, &mut buf, quiet);
+        answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }
 
     /// Accepts a write that takes a slot, if only for its first attempt.
     pub(super) fn submit_write_in_slot(&mut self, op: &mut Op) -> Submitted {
-        let (source, token, due_ns) = (op.source, op.token, op.deadline_ns);
-        let mut write = NewWrite { source, token, due_ns, buf: op.buf.take() };
-        let answer = self.start_write(&mut write, op.flags & op::QUIET != 0);
-        op.buf = write.buf;
-        answer
+        let quiet = op.flags & op::QUIET != 0;
+        self.start_write(op.source, op.token, op.deadline_ns, &mut op.buf, quiet)
     }
 
-    fn start_write(&mut self, write: &mut NewWrite, quiet: bool) -> Submitted {
-        self.reader(write.source)?;
-        check_most(write.buf.len())?;
-        write.token = self.sources.token(write.source, write.token);
-        self.queue_write(write, 0, quiet)
+    fn start_write(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: &mut Buf,
+        quiet: bool,
+    ) -> Submitted {
+        let index = self.reader(source)?;
+        check_most(buf.len())?;
+        let token = self.sources.token(source, token);
+        self.queue_write(index, token, due_ns, buf, 0, quiet)
     }
 
     /// Accepts a write of which `moved` bytes are out, or whose attempt answered `-errno`; 0 says
     /// that it was not tried.
     #[cold]
     #[inline(never)]
-    fn queue_write(&mut self, write: &mut NewWrite, moved: isize, quiet: bool) -> Submitted {
-        let (index, offered) = (write.source.index(), write.buf.len());
+    pub(in crate::proactor) fn queue_write(
+        &mut self,
+        index: u32,
+        token: u64,
+        due_ns: u64,
+        buf: &mut Buf,
+        moved: isize,
+        quiet: bool,
+    ) -> Submitted {
+        let offered = buf.len();
         // A write that is partly sent cannot be refused. It may exceed the bound, once for each
         // source.
-        let ticket =
-            self.push_write(OpCode::Write, index, write.token, &mut write.buf, moved > 0)?;
+        let ticket = self.push_write(OpCode::Write, index, token, buf, moved > 0)?;
         self.ops[ticket.index()].quiet = quiet;
         if moved != 0 {
             self.wrote(index, ticket.index(), moved, offered);
@@ -183,7 +196,7 @@ impl<K: Kernel> Proactor<K> {
         if offered == 0 {
             self.need_no_room(index);
         }
-        self.finish_write_start(index, ticket, write.due_ns);
+        self.finish_write_start(index, ticket, due_ns);
         if !exceeds && self.ops.table.find(ticket.index(), ticket.generation()).is_none() {
             // The write was sent at submission after all: it is a list, or its source is no stream.
             self.stats.submitted[OpCode::Write as usize] -= 1;
