@@ -363,10 +363,13 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Leaks the buffer of an operation to the kernel.
+    /// Leaks the buffer of an operation to the kernel. What a read has moved goes with its buffer.
     pub(super) fn leave(&mut self, slot: u32) {
-        let buf = self.ops[slot].buf.take();
-        leak(buf);
+        let op = &mut self.ops[slot];
+        leak(op.buf.take());
+        if op.code.fills() {
+            op.moved = 0;
+        }
     }
 
     /// Leaves the memory of all operations that the kernel has not ended to the kernel, for ever.

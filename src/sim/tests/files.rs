@@ -325,6 +325,26 @@ fn lost_answers_of_files_end_with_an_error() {
     assert!(read_at(&mut watcher, file, 9_000, 0) == pattern(9_000));
 }
 
+/// What a read had moved before its answer was lost went with its buffer: the completion has
+/// neither. It counted bytes without a buffer.
+#[test]
+fn a_read_whose_rest_is_lost_has_no_bytes() {
+    let faults = Faults { lost_answer: 0.3, short_file_read: 0.7, ..Faults::none() };
+    let sim = sim(true, faults);
+    sim.write_file("a", pattern(900));
+    let mut watcher = watcher(&sim);
+    let file = open(&mut watcher, "a", both());
+    for _ in 0..40 {
+        sim.drop_caches();
+        let c = run(&mut watcher, Op::read_at(file, vec![0; 900], 0));
+        match &c.result {
+            Err(error) => assert_eq!((c.bytes(), error.buf().len()), (0, 0)),
+            Ok(_) => assert_eq!(c.bytes(), 900),
+        }
+    }
+    assert!(sim.injected().lost_answer > 0 && sim.injected().short_file_read > 0);
+}
+
 /// Cancels reach requests that are not done, and come too late for others.
 #[test]
 fn cancelled_work_ends_once() {
