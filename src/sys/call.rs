@@ -30,19 +30,68 @@ pub(super) use machine::{recv, send};
 mod machine {
     use super::{Moved, RawFd};
     use std::arch::asm;
-    use std::mem::MaybeUninit;
 
-    /// An argument. One that the kernel ignores takes no instruction.
-    type Word = MaybeUninit<usize>;
-    const IGNORED: Word = Word::uninit();
-    const NULL: Word = Word::new(0);
+    // The last argument names its register. The kernel ignores the other one, and a register that
+    // is not named can keep what the caller has in it.
+
+    /// The call `number`, as an instruction. It changes no register but the last three.
+    #[cfg(target_arch = "x86_64")]
+    macro_rules! call {
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, address = $last:expr) => {
+            call!($number, $fd, $start, $len, $fourth, "r8" = $last)
+        };
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, flags = $last:expr) => {
+            call!($number, $fd, $start, $len, $fourth, "r9" = $last)
+        };
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, $at:tt = $last:expr) => {{
+            let answer;
+            asm!(
+                "syscall",
+                inlateout("rax") $number as isize => answer,
+                in("edi") $fd,
+                in("rsi") $start,
+                in("rdx") $len,
+                in("r10") $fourth,
+                in($at) $last,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack, preserves_flags)
+            );
+            answer
+        }};
+    }
+
+    /// As on x86-64. It changes no register but the answer's.
+    #[cfg(target_arch = "aarch64")]
+    macro_rules! call {
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, address = $last:expr) => {
+            call!($number, $fd, $start, $len, $fourth, "x4" = $last)
+        };
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, flags = $last:expr) => {
+            call!($number, $fd, $start, $len, $fourth, "x5" = $last)
+        };
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, $at:tt = $last:expr) => {{
+            let answer;
+            asm!(
+                "svc 0",
+                in("x8") $number,
+                inlateout("x0") $fd as isize => answer,
+                in("x1") $start,
+                in("x2") $len,
+                in("x3") $fourth,
+                in($at) $last,
+                options(nostack, preserves_flags)
+            );
+            answer
+        }};
+    }
 
     /// # Safety
     /// The kernel may write `len` bytes at `start`.
     #[inline(always)]
     pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
         // SAFETY: the same promise. With a null address the kernel ignores its length.
-        unsafe { call(libc::SYS_recvfrom, fd, start, len, flags as u64, NULL, IGNORED) }
+        unsafe { call!(libc::SYS_recvfrom, fd, start, len, flags as u64, address = 0usize) }
     }
 
     /// # Safety
@@ -50,7 +99,7 @@ mod machine {
     #[inline(always)]
     pub(crate) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
         // SAFETY: the same promise; a send writes nothing. The address is as above.
-        unsafe { call(libc::SYS_sendto, fd, start, len, flags as u64, NULL, IGNORED) }
+        unsafe { call!(libc::SYS_sendto, fd, start, len, flags as u64, address = 0usize) }
     }
 
     /// preadv2(2) with `RWF_NOWAIT`, into `count` vectors.
@@ -64,76 +113,10 @@ mod machine {
         count: usize,
         offset: u64,
     ) -> Moved {
-        let now = Word::new(libc::RWF_NOWAIT as usize);
+        let now = libc::RWF_NOWAIT as usize;
         // SAFETY: the same promise. The kernel takes the offset from one word (64 bits), and
         // ignores the other.
-        unsafe { call(libc::SYS_preadv2, fd, start.cast(), count, offset, IGNORED, now) }
-    }
-
-    /// # Safety
-    /// The kernel may use the memory of the arguments as the call `number` does.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn call(
-        number: libc::c_long,
-        fd: RawFd,
-        start: *const u8,
-        len: usize,
-        fourth: u64,
-        fifth: Word,
-        sixth: Word,
-    ) -> Moved {
-        let answer;
-        // SAFETY: the caller's promise; `syscall` changes no register but these three.
-        unsafe {
-            asm!(
-                "syscall",
-                inlateout("rax") number as isize => answer,
-                in("edi") fd,
-                in("rsi") start,
-                in("rdx") len,
-                in("r10") fourth,
-                in("r8") fifth,
-                in("r9") sixth,
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack, preserves_flags)
-            );
-        }
-        answer
-    }
-
-    /// As on x86-64.
-    ///
-    /// # Safety
-    /// The kernel may use the memory of the arguments as the call `number` does.
-    #[cfg(target_arch = "aarch64")]
-    #[inline(always)]
-    unsafe fn call(
-        number: libc::c_long,
-        fd: RawFd,
-        start: *const u8,
-        len: usize,
-        fourth: u64,
-        fifth: Word,
-        sixth: Word,
-    ) -> Moved {
-        let answer;
-        // SAFETY: the caller's promise; `svc` changes no register but the answer's.
-        unsafe {
-            asm!(
-                "svc 0",
-                in("x8") number,
-                inlateout("x0") fd as isize => answer,
-                in("x1") start,
-                in("x2") len,
-                in("x3") fourth,
-                in("x4") fifth,
-                in("x5") sixth,
-                options(nostack, preserves_flags)
-            );
-        }
-        answer
+        unsafe { call!(libc::SYS_preadv2, fd, start, count, offset, flags = now) }
     }
 }
 
