@@ -1,20 +1,20 @@
 //! Tables that a driver keeps its operations and sources in.
 //!
-//! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
-//! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
+//! A [`Table`] gives out slots with a generation: the name of a slot that was vacated stays stale
+//! for ever. It grows by chunks of 256 entries, so that entries never move and memory is
 //! never doubled.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The index of no place.
+/// The index that names no slot.
 pub const NIL: u32 = u32::MAX;
 
-/// The generation of a place that was never occupied.
+/// The generation of a slot that was never occupied.
 pub const VACANT: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
-/// The most places of a table: completions use the highest bits of a ticket's index, and the last
-/// two numbers below them name no place.
+/// The most slots of a table: completions use the highest bits of a ticket's index, and the last
+/// two numbers below them name no slot.
 pub(crate) const MOST: u32 = (1 << 24) - 2;
 
 const CHUNK_BITS: u32 = if cfg!(miri) { 4 } else { 8 };
@@ -22,21 +22,21 @@ const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// An entry of a [`Table`]: it stores its own generation, which the table maintains.
 pub trait Entry: Default {
-    /// The generation of the place; odd while it is occupied, [`VACANT`] at first.
+    /// The generation of the slot; odd while it is occupied, [`VACANT`] at first.
     fn generation(&self) -> NonZeroU32;
     /// Sets the generation.
     fn set_generation(&mut self, generation: NonZeroU32);
-    /// The next vacant place; used by the table while the place is vacant.
+    /// The next vacant slot; used by the table while the slot is vacant.
     fn next_vacant(&self) -> u32;
-    /// Sets the next vacant place.
+    /// Sets the next vacant slot.
     fn set_next_vacant(&mut self, index: u32);
-    /// It was made, in a table whose generations begin with this one.
+    /// Called when the entry is made, with the first generation of its table.
     fn begin(&mut self, first: NonZeroU32) {
         self.set_generation(first);
     }
 }
 
-/// The methods of an [`Entry`] that keeps its generation and its next vacant place in these fields.
+/// The methods of an [`Entry`] that keeps its generation and its next vacant slot in these fields.
 macro_rules! entry_in_fields {
     ($generation:ident, $($next:ident).+) => {
         #[inline(always)]
@@ -60,9 +60,9 @@ macro_rules! entry_in_fields {
 
 pub(crate) use entry_in_fields;
 
-/// Places for entries, named by index and generation.
+/// Slots for entries, named by index and generation.
 ///
-/// An occupied place has an odd generation, a vacant one an even, so that one comparison answers
+/// An occupied slot has an odd generation, a vacant one an even, so that one comparison answers
 /// whether a name is alive.
 #[derive(Debug)]
 pub struct Table<T> {
@@ -103,24 +103,24 @@ impl<T: Entry> Table<T> {
         Table { chunks: Vec::with_capacity(directory), vacant: NIL, len: 0, limit, first }
     }
 
-    /// How many places are occupied.
+    /// How many slots are occupied.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether no place is occupied.
+    /// Whether no slot is occupied.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many places there may be.
+    /// How many slots there may be.
     #[inline]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Occupies a vacant place: its index and generation. `None` when the limit is reached. The
+    /// Occupies a vacant slot: its index and generation. `None` when the limit is reached. The
     /// entry is as its last user (or `Default`) left it.
     #[inline]
     pub fn occupy(&mut self) -> Option<(u32, NonZeroU32)> {
@@ -145,12 +145,12 @@ impl<T: Entry> Table<T> {
         Some((index, generation, entry))
     }
 
-    /// Changes the limit of places (1 to 2^24 - 2). Occupied places beyond it stay.
+    /// Changes the limit of slots (1 to 2^24 - 2). Occupied slots beyond it stay.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.clamp(1, MOST);
     }
 
-    /// Vacates the occupied place `index`: its names go stale.
+    /// Vacates the occupied slot `index`: its names go stale.
     #[inline(always)]
     pub fn vacate(&mut self, index: u32) {
         let vacant = self.vacant;
@@ -180,7 +180,7 @@ impl<T: Entry> Table<T> {
         self.chunks.push(chunk);
     }
 
-    /// The entry that `index` and `generation` name, if the place is still theirs.
+    /// The entry that `index` and `generation` name, if the slot is still theirs.
     #[inline(always)]
     pub fn find(&mut self, index: u32, generation: NonZeroU32) -> Option<&mut T> {
         self.find_key(index, generation.get())
@@ -208,7 +208,7 @@ impl<T: Entry> Table<T> {
         self.chunks.get((index >> CHUNK_BITS) as usize).map(|chunk| &chunk[index as usize % CHUNK])
     }
 
-    /// The indices of the occupied places.
+    /// The indices of the occupied slots.
     pub fn occupied(&self) -> impl Iterator<Item = u32> + '_ {
         #[cfg(test)]
         LOOKED_THROUGH.set(LOOKED_THROUGH.get() + 1);
@@ -270,7 +270,7 @@ mod tests {
         assert!(table.occupy().is_none());
     }
 
-    /// Places between an old limit and the end of its chunk were lost when the limit rose.
+    /// Slots between an old limit and the end of its chunk were lost when the limit rose.
     #[test]
     fn a_raised_limit_is_reached() {
         let mut table = Table::<Operation>::new(2);

@@ -1,5 +1,5 @@
-//! The calls of a kernel on descriptors: a kernel that completes operations by itself has the same
-//! ones as the kernel that it is built on.
+//! The calls of a kernel on descriptors. A kernel that completes operations by itself has the same
+//! calls as the kernel that it is built on.
 
 use std::io::{self, IoSlice};
 use std::process::ExitStatus;
@@ -18,11 +18,11 @@ use crate::sys::target::Target;
 
 /// The calls of a kernel on descriptors. None of them blocks.
 ///
-/// An attempt answers how many bytes moved, or `-errno`; `-EAGAIN` says that the selector will
-/// report when it is worth another try.
+/// An attempt returns the number of bytes that it moved, or `-errno`. After `-EAGAIN` the selector
+/// reports when another attempt is worth it.
 ///
 /// # Safety
-/// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
+/// An attempt that returns `n` received bytes has written the first `n` bytes of its target (of its
 /// targets, one after the other), and `n` is at most their length.
 #[allow(unsafe_code)]
 #[allow(unused_variables)] // a default ignores what it is given
@@ -32,14 +32,15 @@ pub unsafe trait Calls {
         FileFacts::default()
     }
 
-    /// Reads what can be read at `offset` of a file without waiting: bytes, 0 at its end, or
-    /// `-errno`; `-EAGAIN` where it would have to wait, `-EOPNOTSUPP` where it never knows.
+    /// Reads the bytes at `offset` of a file that can be read without waiting. Returns their
+    /// number, 0 at the end of the file, or `-errno`: `-EAGAIN` if it would have to wait,
+    /// `-EOPNOTSUPP` if it can never tell.
     fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
         -(libc::EOPNOTSUPP as isize)
     }
 
-    /// As [`read_now`](Calls::read_now), into several places. `-EAGAIN` also where it knows one
-    /// only.
+    /// As [`read_now`](Calls::read_now), into several buffers. Also returns `-EAGAIN` if it cannot
+    /// read into several.
     fn read_list_now(&mut self, fd: RawFd, to: FileList<'_>, offset: u64) -> isize {
         -(libc::EAGAIN as isize)
     }
@@ -62,9 +63,9 @@ pub unsafe trait Calls {
     /// Whether a handle belongs to this kernel.
     fn accepts(&self, handle: &Handle) -> bool;
 
-    /// Asks what `fd` is and makes its reads, writes and accepts non-blocking where flags on the
-    /// call cannot: `shared` forbids to change the description. Answers the kind and whether the
-    /// description was changed.
+    /// Finds out what `fd` is. If flags on the calls cannot make its reads, writes and accepts
+    /// non-blocking, this sets `O_NONBLOCK` on the open file description, unless it is `shared`.
+    /// Returns the kind, and whether the description was changed.
     ///
     /// # Errors
     /// [`Reason::Unsupported`] or the errno.
@@ -75,7 +76,7 @@ pub unsafe trait Calls {
         shared: bool,
     ) -> Result<(SourceKind, bool), Reason>;
 
-    /// Takes back what `prepare` has changed.
+    /// Undoes the change of [`prepare`](Calls::prepare).
     fn restore(&mut self, fd: RawFd);
 
     /// Receives bytes.
@@ -84,7 +85,7 @@ pub unsafe trait Calls {
     /// Sends bytes.
     fn send(&mut self, fd: RawFd, kind: SourceKind, bytes: &[u8]) -> isize;
 
-    /// Receives bytes into several places.
+    /// Receives bytes into several buffers.
     fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received;
 
     /// Sends several parts.
@@ -102,9 +103,10 @@ pub unsafe trait Calls {
         1
     }
 
-    /// Receives a datagram into each of `to`, until there are no more: answers how many, and tells
-    /// their senders in `from` and their lengths in `got`. `-errno` if there was not even one;
-    /// `-EOPNOTSUPP` if they are to be tried one by one. (Here: as many calls for one datagram.)
+    /// Receives a datagram into each of `to`, until there are no more. Returns their number, and
+    /// writes their senders to `from` and their lengths to `got`. Returns `-errno` if there was
+    /// none, and `-EOPNOTSUPP` if the proactor is to receive them one by one. The default calls
+    /// [`recv_from`](Calls::recv_from) for each datagram.
     fn recv_many(
         &mut self,
         fd: RawFd,
@@ -123,9 +125,10 @@ pub unsafe trait Calls {
         count
     }
 
-    /// Sends datagrams, each to its address, until one fails: answers how many are out, or `-errno`
-    /// of the first one; `-EOPNOTSUPP` if they are to be tried one by one. The error of another
-    /// datagram is met again when that one is tried again. (Here: as many calls for one datagram.)
+    /// Sends datagrams, each to its address, until one fails. Returns the number of those that were
+    /// sent. If the first one fails, it returns `-errno`, or `-EOPNOTSUPP` if the proactor is to
+    /// send them one by one. The error of a later datagram shows when that datagram is tried again.
+    /// The default calls [`send_to`](Calls::send_to) for each datagram.
     fn send_many(&mut self, fd: RawFd, datagrams: &[(&[u8], &Address)]) -> isize {
         let mut count = 0;
         for (bytes, to) in datagrams {
@@ -155,11 +158,11 @@ pub unsafe trait Calls {
     /// The errno.
     fn accept(&mut self, fd: RawFd, kind: SourceKind) -> Result<Handle, i32>;
 
-    /// Makes room by the spare descriptor and drops the connection at the head of the queue.
+    /// Closes the spare descriptor, to accept the connection at the head of the queue and drop it.
     fn shed_connection(&mut self, fd: RawFd);
 
-    /// Opens (or takes `prepared`) and connects a stream socket. Answers the descriptor, its kind,
-    /// and how far it has come.
+    /// Connects a stream socket: `prepared`, or else a new one. Returns the descriptor, its kind,
+    /// and how far the connect has come.
     ///
     /// # Errors
     /// The errno.
@@ -169,7 +172,7 @@ pub unsafe trait Calls {
         prepared: Option<OwnedFd>,
     ) -> Result<(RawFd, SourceKind, Connecting), i32>;
 
-    /// Tries to connect a socket again that the listener had no room for.
+    /// Tries again to connect a socket for which the listener had no room.
     ///
     /// # Errors
     /// The errno.
@@ -177,14 +180,14 @@ pub unsafe trait Calls {
         Err(libc::EOPNOTSUPP)
     }
 
-    /// How a connection that went on has ended: 0 or the errno; `EINPROGRESS` when it goes on
-    /// still.
+    /// How a connect that [went on](Connecting::GoesOn) has ended: 0 or the errno. `EINPROGRESS` if
+    /// it still goes on.
     fn connect_result(&mut self, fd: RawFd) -> i32;
 
     /// Shuts the writing side: 0 or `-errno`.
     fn shutdown(&mut self, fd: RawFd) -> isize;
 
-    /// Which of `interest` hold now.
+    /// Which of the conditions in `interest` hold now.
     ///
     /// # Errors
     /// The errno.

@@ -1,8 +1,8 @@
 //! The kernel of a proactor: a selector, the attempt calls and a clock.
 //!
-//! [`Os`](super::Os) is the system's; [`Sim`](crate::sim::Sim) is simulated, seeded and has virtual
-//! time. An attempt never blocks. It answers how many bytes moved, or `-errno`; `-EAGAIN` says that
-//! the selector will report when it is worth another try.
+//! [`Os`](super::Os) is the system's kernel. [`Sim`](crate::sim::Sim) is a simulated kernel, with
+//! a seed and virtual time. An attempt never blocks. It returns the number of bytes that it moved,
+//! or `-errno`. After `-EAGAIN` the selector reports when another attempt is worth it.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -52,59 +52,60 @@ impl Received {
 pub enum Connecting {
     /// It is connected.
     Done,
-    /// It goes on; the socket becomes writable when it has ended.
+    /// The connect goes on. The socket becomes writable when the connect has ended.
     GoesOn,
-    /// The listener has no room, and nothing will say when it has (Unix sockets): to be tried
-    /// again.
+    /// The listener of a Unix socket has no room, and no event will tell when it has: the proactor
+    /// tries again later.
     Full,
 }
 
-/// The answer of a kernel to an operation that it is to complete by itself.
+/// Whether a kernel takes an operation that it is to complete by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// It has it: an answer will come.
+    /// The kernel has the operation, and will answer.
     Yes,
-    /// It does not do that: try it.
+    /// The kernel does not complete such operations: the proactor tries it.
     No,
-    /// It has no buffer for it.
+    /// The kernel has no buffer for the operation.
     Starved,
 }
 
-/// How an operation that a kernel has started has gone.
+/// What a kernel tells of an operation that it has started.
 #[derive(Debug)]
 pub struct Answer {
     /// The key that the operation was started with; 0 for an answer to no operation.
     pub key: u64,
-    /// The source's write, not its read.
+    /// Whether it is the write of the source, and not the read.
     pub write: bool,
     /// Bytes, or `-errno`, or [`POLL_ENDED`](Answer::POLL_ENDED).
     pub moved: isize,
-    /// The bytes, where the kernel has chosen the buffer.
+    /// The received bytes, if the kernel has chosen the buffer.
     pub data: Buf,
-    /// The operation goes on.
+    /// Whether the operation goes on, and further answers follow.
     pub more: bool,
 }
 
 impl Answer {
     /// The registration of the source has ended by itself.
     pub const POLL_ENDED: isize = isize::MIN;
-    /// The operation that was to [stop](Kernel::stop) was not found, and has perhaps not ended.
+    /// The kernel did not find the operation that was to [stop](Kernel::stop). It may not have
+    /// ended.
     pub const NOT_STOPPED: isize = isize::MIN + 1;
-    /// The operation that was to [stop](Kernel::stop) stands in a thread, which was told: it ends
-    /// soon.
+    /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told: it
+    /// ends soon.
     pub const STOPPING: isize = isize::MIN + 2;
 }
 
 /// A selector, the attempt calls and a clock.
 ///
-/// Most kernels say when an attempt is worth it. One that [completes](Kernel::COMPLETES) can also
-/// take reads and writes of stream sockets over: it is given at most one read and one write of a
-/// source at a time, with the source's key, and answers in one of the next `select`s.
+/// Most kernels say when an attempt is worth it. A kernel that [completes](Kernel::COMPLETES) can
+/// also take over reads and writes of stream sockets. It gets at most one read and one write of a
+/// source at a time, with the key of the source. It answers in one of the next `select`s.
 ///
 /// # Safety
-/// An attempt that answers `n` received bytes has written the first `n` bytes of its target (of its
-/// targets, one after the other), and `n` is at most their length. So has an answer, and the memory
-/// of what was started is not used after its last answer.
+/// An attempt that returns `n` received bytes has written the first `n` bytes of its target (of its
+/// targets, one after the other), and `n` is at most their length. The same holds for the answer of
+/// a started operation. The kernel does not use the memory of an operation after its last answer.
 #[allow(unsafe_code)]
 #[allow(unused_variables)] // a default ignores what it is given
 pub unsafe trait Kernel {
@@ -113,8 +114,8 @@ pub unsafe trait Kernel {
 
     /// Whether it can complete operations by itself.
     const COMPLETES: bool = false;
-    /// Whether a registration reports for life. Where it does not, [`arm`](Kernel::arm) is told
-    /// before each `select` what is waited for.
+    /// Whether a registration reports for as long as it exists. If not, the proactor calls
+    /// [`arm`](Kernel::arm) before each `select`, with what it waits for.
     const EDGES: bool = true;
 
     /// Whether a TCP socket registered for writes reports room only after a write found none. If
@@ -122,26 +123,27 @@ pub unsafe trait Kernel {
     /// waits.
     const QUIET_WRITES: bool = true;
 
-    /// Whether it can know files and memory beforehand.
+    /// Whether files and memory can be registered with this kernel.
     const REGISTERS: bool = false;
 
-    /// Whether there are files and threads.
+    /// Whether this kernel has files, and threads for work on them.
     const FILES: bool = false;
 
-    /// Whether this kernel does itself, without threads, what threads would do.
+    /// Whether this kernel runs jobs itself, without threads.
     const TASKS: bool = false;
 
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
 
-    /// Where the generations of a watcher's names are to begin: far from those of other watchers,
-    /// whose names are stale here then. (A simulated kernel decides it by what is repeatable.)
+    /// The first generation of a watcher's names. It is far from those of other watchers, so that
+    /// their names are stale in this one. A simulated kernel returns one that is the same in each
+    /// run.
     fn start(&mut self) -> u32 {
         0
     }
 
-    /// The time in nanoseconds since the process' base `Instant`, which is what the system's
-    /// monotonic clock says; time may also be virtual.
+    /// The time in nanoseconds since the process' base `Instant`: that of the system's monotonic
+    /// clock, or a virtual time.
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
@@ -151,7 +153,7 @@ pub unsafe trait Kernel {
     #[inline(always)]
     fn turn(&mut self) {}
 
-    /// Waits at most `timeout_ns` (`None`: for ever) for events; answers how many there are.
+    /// Waits at most `timeout_ns` (`None`: for ever) for events. Returns their number.
     ///
     /// # Errors
     /// What the system reports for the wait.
@@ -160,33 +162,34 @@ pub unsafe trait Kernel {
     /// Event `i` of the last `select`: its key, and the conditions that hold.
     fn event(&self, i: usize) -> (u64, Ready);
 
-    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, for life. Called
-    /// `again` when writes are to be added.
+    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, until it is
+    /// deregistered. Called `again` when writes are to be added.
     ///
     /// # Errors
     /// The errno.
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
 
-    /// Says what is waited for on a registered descriptor until a `select` has reported something
-    /// of it; `None` for nothing. Called where [`EDGES`](Kernel::EDGES) is false only.
+    /// Sets what the proactor waits for on a registered descriptor, until a `select` has reported
+    /// an event of the descriptor. `None` stands for nothing. Called only if
+    /// [`EDGES`](Kernel::EDGES) is false.
     #[inline(always)]
     fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {}
 
     /// Ends a registration.
     fn deregister(&mut self, fd: RawFd, key: u64);
 
-    /// The answer that event `i` is, if it is one.
+    /// The answer in event `i`, if the event is an answer.
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
         None
     }
 
-    /// Whether multishot receives of such sources are multishot ones of the kernel.
+    /// Whether the kernel itself repeats multishot receives on such sources.
     #[inline(always)]
     fn repeats(&mut self, kind: SourceKind) -> bool {
         true
     }
 
-    /// Whether writes of such sources are started.
+    /// Whether the kernel takes over writes on such sources.
     #[inline(always)]
     fn sends(&mut self, kind: SourceKind) -> bool {
         kind == SourceKind::Stream
@@ -216,7 +219,8 @@ pub unsafe trait Kernel {
         Started::No
     }
 
-    /// Asks for the end of the source's read or write; its answer tells.
+    /// Asks for the end of the source's read or write. The answer of that operation tells how it
+    /// ended.
     fn stop(&mut self, key: u64, write: bool) {}
 
     /// The number of buffers available to a buffer-less read that is [started](Kernel::start_recv)
@@ -238,12 +242,12 @@ pub unsafe trait Kernel {
         true
     }
 
-    /// Starts over with nothing started and nothing registered. `empty` if a `recall` has returned
-    /// true.
+    /// Starts over, with no operations and no registrations. `empty` tells whether a `recall` has
+    /// returned true.
     fn recovered(&mut self, pool: &mut Pool, empty: bool) {}
 
-    /// Another kernel like this one, for a forked child, which can use neither this one nor what it
-    /// knows.
+    /// Makes another kernel like this one for a forked child. The child can use neither this kernel
+    /// nor its registrations.
     ///
     /// # Errors
     /// What the system reports; [`Reason::Unsupported`] where there is no other.
@@ -254,18 +258,18 @@ pub unsafe trait Kernel {
         Err(Reason::Unsupported.into())
     }
 
-    /// Leaves to itself what is started and was not answered in time: its memory is never used
+    /// Gives up the operations that were not answered in time. The proactor never uses their memory
     /// again.
     fn abandon(&mut self) {}
 
-    /// A buffer of at least `len` bytes in memory that the kernel knows beforehand, if it has any
-    /// left.
+    /// A buffer of at least `len` bytes in memory that is registered with the kernel, if enough of
+    /// it is left.
     fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
         None
     }
 
-    /// Starts work on a file, if the kernel does it without a thread of ours waiting; false when
-    /// threads are to do it.
+    /// Starts work on a file, if the kernel can do it without blocking a thread of the program.
+    /// Returns false if threads must do the work.
     ///
     /// # Safety
     /// The memory, a list's array too, stays what it is until the answer.
@@ -273,22 +277,22 @@ pub unsafe trait Kernel {
         false
     }
 
-    /// The next answer to what [`start_file`](Kernel::start_file) has started. Asked for after each
-    /// `select` until there is none.
+    /// The next answer to work that [`start_file`](Kernel::start_file) has started. Called after
+    /// each `select`, until it returns `None`.
     fn file_answer(&mut self) -> Option<FileAnswer> {
         None
     }
 
-    /// Whether there is an answer without an event.
+    /// Whether [`file_answer`](Kernel::file_answer) has an answer of which no event tells.
     fn has_file_answers(&self) -> bool {
         false
     }
 
-    /// Asks for the end of such work; its answer tells.
+    /// Asks for the end of work on a file. The answer of that work tells how it ended.
     fn stop_file(&mut self, key: u64) {}
 
-    /// Starts what threads would do: jobs, look-ups, blocking work on files. A later `select`
-    /// reports its end. Called only if [`TASKS`](Kernel::TASKS) is true.
+    /// Starts a job, a look-up, or blocking work on a file. A later `select` reports its end.
+    /// Called only if [`TASKS`](Kernel::TASKS) is true.
     ///
     /// # Errors
     /// Returns work that this kernel cannot do.
@@ -324,7 +328,7 @@ pub unsafe trait Kernel {
     /// Closes `fd`.
     fn close(&mut self, fd: RawFd);
 
-    /// Gives `fd` away.
+    /// Hands `fd` over as an owned handle.
     fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle;
 
     /// The selector's own descriptor.

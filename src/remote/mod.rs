@@ -36,13 +36,13 @@ pub enum Request {
     Submit(Ticket, Op),
     /// Cancel this operation.
     Cancel(Ticket),
-    /// Give this operation another deadline, in the form of an operation's.
+    /// Give this operation another deadline, in nanoseconds, as in an operation.
     Reschedule(Ticket, u64),
     /// Abort this source.
     Abort(Source),
-    /// This reserved name was not used.
+    /// Take back this reserved name of a source: it was not used.
     UnusedSource(Source),
-    /// Nor was this one.
+    /// Take back this reserved ticket: it was not used.
     UnusedTicket(Ticket),
     /// Deliver this message.
     Post(u64, Option<Box<dyn Any + Send>>),
