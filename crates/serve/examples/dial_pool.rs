@@ -13,7 +13,8 @@
 //! - The pool dials while requests wait and it has fewer than `--size` connections.
 //! - A dial ends after `--timeout`, and so does a connection that does not answer.
 //! - If a connection breaks, its request goes first on the next one. After three tries it has
-//!   failed.
+//!   failed. A try on a connection that has answered before does not count: it broke before the
+//!   request reached it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +33,7 @@ use windlass_serve::{
 #[allow(dead_code)]
 mod options;
 
-/// How often a request is sent before it has failed.
+/// On how many new connections a request is sent before it has failed.
 const TRIES: u32 = 3;
 
 /// How long the example runs at most.
@@ -49,6 +50,8 @@ struct Request {
 struct Slot {
     /// The number of its address.
     at: usize,
+    /// Whether it has answered a request.
+    is_used: bool,
     /// What it waits for, and how much of the answer has arrived.
     request: Option<Request>,
     heard: Vec<u8>,
@@ -120,7 +123,7 @@ impl Pool {
         }
         while target.dialing < target.waiting.len() && target.size < self.most {
             let options = ConnectOptions::default().timeout(self.timeout);
-            let slot = Slot { at, request: None, heard: Vec::new() };
+            let slot = Slot { at, ..Slot::default() };
             if self.engine.connect([target.address], options, slot).is_err() {
                 break; // It has 2^24 connections.
             }
@@ -158,6 +161,7 @@ impl Pool {
         };
         let (is_right, at) = (slot.heard == request.line.as_bytes(), slot.at);
         if is_right {
+            slot.is_used = true;
             self.answered += 1;
             self.free(id, at);
         } else {
@@ -182,7 +186,7 @@ impl Pool {
         };
         self.broken += usize::from(!is_dial);
         if let Some(mut request) = request {
-            request.tries += 1;
+            request.tries += u32::from(!slot.is_used);
             match request.tries < TRIES {
                 true => target.waiting.push_front(request),
                 false => self.failed += 1,
