@@ -59,7 +59,7 @@ fn answer_text(code: i64) -> String {
 }
 
 impl World {
-    /// Adds a line. Called only while the history is on.
+    /// Adds a line, if the history is on.
     pub(super) fn add_step(&mut self, what: impl Display) {
         if !self.history.is_on() {
             return;

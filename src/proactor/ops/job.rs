@@ -208,7 +208,7 @@ impl<K: Kernel> Proactor<K> {
         }
         self.files.jobs.remove(&slot);
         let op = self.ops.table.find_key(slot, (key >> 32) as u32);
-        debug_assert!(op.is_some(), "a place is kept until the job has ended");
+        debug_assert!(op.is_some(), "a slot is kept until the job has ended");
         Some((slot, op?.in_flight.ending().is_some()))
     }
 
