@@ -181,10 +181,12 @@ impl<K: Kernel> Proactor<K> {
         }
         state.push_read(&mut self.ops.table, ticket.index());
         self.note_reading(index);
-        let is_begun =
-            K::COMPLETES && first && self.sources[index].can_read() && self.begin_read(index);
-        if first && !is_begun {
-            self.try_reads(index);
+        if first && self.sources[index].can_read() {
+            if self.is_put_off(index) {
+                self.enqueue(index);
+            } else if !(K::COMPLETES && self.begin_read(index)) {
+                self.try_reads_now(index);
+            }
         }
         if due_ns != 0 {
             self.set_deadline(ticket, due_ns);
@@ -192,23 +194,34 @@ impl<K: Kernel> Proactor<K> {
         ticket
     }
 
-    /// Tries a read that was just submitted. If this turn has moved its bytes and the source has
-    /// bulk data, the next turn tries the read, so that the program handles what was read while it
-    /// is in the cache.
+    /// Tries a read of any kind that was just submitted.
     #[inline(always)]
     pub(super) fn try_reads(&mut self, index: u32) {
         if self.sources[index].can_read() {
+            if self.is_put_off(index) {
+                return self.enqueue(index);
+            }
             self.try_reads_now(index);
         }
     }
 
+    /// Whether the next turn tries a read that was just submitted: this turn has moved its bytes
+    /// and the source has bulk data. So the program handles what was read while it is in the cache.
+    #[inline(always)]
+    fn is_put_off(&self, index: u32) -> bool {
+        self.sched.turn_bytes <= 0 && self.sources[index].has(FULL)
+    }
+
     #[inline(never)]
     fn try_reads_now(&mut self, index: u32) {
-        if self.sched.turn_bytes <= 0 && self.sources[index].has(FULL) {
-            return self.enqueue(index);
-        }
         let mut left = self.config.source_budget;
-        self.run_reads(index, &mut left);
+        if K::COMPLETES {
+            // The kernel has declined the first read, and is not asked for it again.
+            self.attempt_read(index, &mut left);
+        }
+        if !K::COMPLETES || self.sched.turn_bytes > 0 {
+            self.run_reads(index, &mut left);
+        }
         self.requeue(index);
     }
 
