@@ -31,19 +31,22 @@ mod machine {
     use super::{Moved, RawFd};
     use std::arch::asm;
 
-    // The last argument names its register. The kernel ignores the other one, and a register that
-    // is not named can keep what the caller has in it.
+    // A register that no argument names can keep what the caller has in it: the kernel ignores it.
 
-    /// The call `number`, as an instruction. It changes no register but the last three.
+    /// The call `number`, as an instruction. It changes `rax`, `rcx` and `r11` only.
     #[cfg(target_arch = "x86_64")]
     macro_rules! call {
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $flags:expr, no address) => {
+            call!($number, $fd, $start, $len, $flags, "r8" = 0usize, "r9" = 0usize)
+        };
         ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, address = $last:expr) => {
             call!($number, $fd, $start, $len, $fourth, "r8" = $last)
         };
         ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, flags = $last:expr) => {
             call!($number, $fd, $start, $len, $fourth, "r9" = $last)
         };
-        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, $at:tt = $last:expr) => {{
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr,
+         $($at:tt = $value:expr),+) => {{
             let answer;
             asm!(
                 "syscall",
@@ -52,7 +55,7 @@ mod machine {
                 in("rsi") $start,
                 in("rdx") $len,
                 in("r10") $fourth,
-                in($at) $last,
+                $(in($at) $value,)+
                 lateout("rcx") _,
                 lateout("r11") _,
                 options(nostack, preserves_flags)
@@ -64,13 +67,17 @@ mod machine {
     /// As on x86-64. It changes no register but the answer's.
     #[cfg(target_arch = "aarch64")]
     macro_rules! call {
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $flags:expr, no address) => {
+            call!($number, $fd, $start, $len, $flags, "x4" = 0usize, "x5" = 0usize)
+        };
         ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, address = $last:expr) => {
             call!($number, $fd, $start, $len, $fourth, "x4" = $last)
         };
         ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, flags = $last:expr) => {
             call!($number, $fd, $start, $len, $fourth, "x5" = $last)
         };
-        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr, $at:tt = $last:expr) => {{
+        ($number:expr, $fd:expr, $start:expr, $len:expr, $fourth:expr,
+         $($at:tt = $value:expr),+) => {{
             let answer;
             asm!(
                 "svc 0",
@@ -79,7 +86,7 @@ mod machine {
                 in("x1") $start,
                 in("x2") $len,
                 in("x3") $fourth,
-                in($at) $last,
+                $(in($at) $value,)+
                 options(nostack, preserves_flags)
             );
             answer
@@ -90,15 +97,17 @@ mod machine {
     /// The kernel may write `len` bytes at `start`.
     #[inline(always)]
     pub(crate) unsafe fn recv(fd: RawFd, start: *mut u8, len: usize, flags: i32) -> Moved {
-        // SAFETY: the same promise. With a null address the kernel ignores its length.
-        unsafe { call!(libc::SYS_recvfrom, fd, start, len, flags as u64, address = 0usize) }
+        // SAFETY: the same promise. The kernel writes no address. gVisor writes a length where the
+        // second pointer points, with or without an address, so both are null.
+        unsafe { call!(libc::SYS_recvfrom, fd, start, len, flags as u64, no address) }
     }
 
     /// # Safety
     /// The kernel may read `len` bytes at `start`.
     #[inline(always)]
     pub(crate) unsafe fn send(fd: RawFd, start: *const u8, len: usize, flags: i32) -> Moved {
-        // SAFETY: the same promise; a send writes nothing. The address is as above.
+        // SAFETY: the same promise; a send writes nothing. With a null address the kernel
+        // ignores its length.
         unsafe { call!(libc::SYS_sendto, fd, start, len, flags as u64, address = 0usize) }
     }
 
