@@ -502,6 +502,7 @@ impl Proactor<Sim> {
     /// choice of the driver.)
     ///
     /// [`Watcher::simulated`]: crate::Watcher::simulated
+    #[inline]
     pub fn simulated(sim: &Sim, config: Config) -> Proactor<Sim> {
         on_kernel(sim, config, "a simulation")
     }
@@ -510,6 +511,7 @@ impl Proactor<Sim> {
 impl Proactor<Sim<true>> {
     /// As [`simulated`](Proactor::simulated), on a kernel that completes reads and writes of
     /// streams, whatever [`Sim::set_completing`] says.
+    #[inline]
     pub fn completing(sim: &Sim, config: Config) -> Proactor<Sim<true>> {
         on_kernel(sim, config, "a simulation that completes")
     }

@@ -23,12 +23,14 @@ impl Watcher {
     /// assert_eq!(watcher.now(), sim.now());
     /// assert_eq!(watcher.explain().driver, "sim");
     /// ```
+    #[inline]
     pub fn simulated(sim: &Sim) -> Watcher {
         Watcher::simulated_with(sim, Config::default())
     }
 
     /// As [`simulated`](Watcher::simulated), with settings
     /// (see [`Builder::config`](crate::Builder::config)).
+    #[inline]
     pub fn simulated_with(sim: &Sim, config: Config) -> Watcher {
         Watcher::with_driver(Auto::Simulated(sim.driver(config)))
     }
