@@ -407,22 +407,17 @@ impl<K: Kernel> Proactor<K> {
         while let Some(request) = self.inbox.remote.take() {
             self.refuse_closed(request);
         }
-        let sources: Vec<u32> = self.sources.table.occupied().collect();
-        for &index in &sources {
-            // The source of a connect vacates its slot when the operation ends.
-            self.end_operations(index, ErrorKind::Closed);
-        }
+        self.for_each_source(|this, index| this.end_operations(index, ErrorKind::Closed));
         if self.kernel_ops.busy > 0 {
             self.drain();
         }
-        let sources: Vec<u32> = self.sources.table.occupied().collect();
-        for &index in &sources {
-            if self.is_in_kernel(index) {
-                self.hide(index, ABORTING | CLOSING);
+        self.for_each_source(|this, index| {
+            if this.is_in_kernel(index) {
+                this.hide(index, ABORTING | CLOSING);
             } else {
-                self.close_source(index);
+                this.close_source(index);
             }
-        }
+        });
         let mut timers: Vec<u32> = self.ops.table.occupied().collect();
         timers.sort_unstable_by_key(|&slot| self.ops[slot].reserved);
         for slot in timers {
@@ -434,6 +429,18 @@ impl<K: Kernel> Proactor<K> {
         }
         self.sched.clear();
         self.time.paused.clear();
+    }
+
+    /// Calls `act` for each source that is still there when its turn comes. An end may vacate the
+    /// slots of other sources: of a connect, or of an aborted file whose bytes a socket sends.
+    fn for_each_source(&mut self, mut act: impl FnMut(&mut Self, u32)) {
+        let occupied = self.sources.table.occupied();
+        let names: Vec<Source> = occupied.map(|index| self.sources.name(index)).collect();
+        for name in names {
+            if self.sources.table.find(name.index(), name.generation()).is_some() {
+                act(self, name.index());
+            }
+        }
     }
 
     /// Closes the sources that are left when the driver is dropped.

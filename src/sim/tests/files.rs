@@ -374,3 +374,23 @@ fn cancelled_work_ends_once() {
         assert!(cancelled > rounds / 4 && late > rounds / 20, "{cancelled} {late}");
     }
 }
+
+/// A socket sends a range of an aborted file, and no thread has begun to read it. The end of the
+/// range closes the file, so the loop must not close it again. It panicked.
+#[test]
+fn an_aborted_file_closes_once_with_the_range_that_is_sent() {
+    for completing in [false, true] {
+        let sim = sim(completing, Faults::none());
+        sim.write_file("a", pattern(9_000));
+        let mut watcher = watcher(&sim);
+        let (here, _) = attach_pair(&mut watcher, &sim);
+        let file = open(&mut watcher, "a", both());
+        sim.drop_caches();
+        sim.set_job_time(HOUR);
+        watcher.submit(Op::send_file(here, file, 0, 100).token(1)).unwrap();
+        assert!(watcher.abort(file));
+        watcher.close();
+        let ends = wait(&mut watcher).into_iter().map(|c| (c.token, c.error_kind()));
+        assert_eq!(ends.collect::<Vec<_>>(), [(1, Some(ErrorKind::Closed))]);
+    }
+}
