@@ -469,10 +469,6 @@ impl<K: Kernel> Proactor<K> {
                 self.files.jobs.insert(slot, job);
                 return false;
             };
-            if !self.files.parked.is_empty() {
-                // A parked operation may become a job now.
-                self.inbox.remote.wake();
-            }
             self.ops[slot].buf = task.into_buf();
         } else {
             let key = self.ticket(slot).key();

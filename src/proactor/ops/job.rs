@@ -223,14 +223,19 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes back work that has not begun; `None` if it has.
     pub(in crate::proactor) fn take_back(&mut self, job: &Hired) -> Option<WorkItem> {
-        match job {
-            Hired::Thread(job) => self.files.workers.as_mut()?.cancel(job),
+        let work = match job {
+            Hired::Thread(job) => self.files.workers.as_mut()?.cancel(job)?,
             Hired::Kernel(key) => {
                 let work = self.kernel.cancel_task(*key)?;
                 self.files.tasks -= 1;
-                Some(work)
+                work
             }
+        };
+        if !self.files.parked.is_empty() {
+            // A parked operation may become a job now.
+            self.inbox.remote.wake();
         }
+        Some(work)
     }
 
     /// Gives workers an operation that the kernel has handed back. False if they have the most jobs

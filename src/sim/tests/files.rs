@@ -394,3 +394,27 @@ fn an_aborted_file_closes_once_with_the_range_that_is_sent() {
         assert_eq!(ends.collect::<Vec<_>>(), [(1, Some(ErrorKind::Closed))]);
     }
 }
+
+/// A job that is taken back for a socket makes room for other work on files: the read that waited
+/// becomes a job. It waited for ever.
+#[test]
+fn the_end_of_a_range_makes_room_for_other_work() {
+    let sim = sim(true, Faults { handed_back: 1.0, ..Faults::none() });
+    sim.write_file("a", pattern(9_000));
+    sim.write_file("b", pattern(9_000));
+    let config = Watcher::builder().max_jobs(1).config();
+    let mut watcher = Watcher::simulated_with(&sim, config);
+    let (here, _) = attach_pair(&mut watcher, &sim);
+    let [a, b] = ["a", "b"].map(|path| open(&mut watcher, path, both()));
+    sim.drop_caches();
+    sim.set_job_time(HOUR);
+    let range = watcher.submit(Op::send_file(here, a, 0, 100)).unwrap();
+    watcher.submit(Op::read_at(b, vec![0; 9_000], 0).token(1)).unwrap();
+    let mut done = Completions::new();
+    assert_eq!(watcher.wait_timeout(&mut done, Duration::from_millis(1)).unwrap(), 0);
+    assert!(watcher.cancel(range));
+    assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Cancelled));
+    let c = wait_one(&mut watcher);
+    assert_eq!((c.token, c.bytes()), (1, 9_000));
+    assert_eq!(sim.injected().handed_back, 1);
+}
