@@ -63,6 +63,8 @@ pub enum InFlight {
     Closed,
     /// The operation ends because its source overflowed with queued writes.
     Overflow,
+    /// It ends because the kernel's answer, or the bytes of an answer, were lost.
+    Lost,
 }
 
 impl InFlight {
@@ -76,6 +78,7 @@ impl InFlight {
             InFlight::Aborted => Some(ErrorKind::Aborted),
             InFlight::Closed => Some(ErrorKind::Closed),
             InFlight::Overflow => Some(ErrorKind::Overflow),
+            InFlight::Lost => Some(ErrorKind::Os(libc::EIO)),
         }
     }
 
@@ -86,6 +89,7 @@ impl InFlight {
             ErrorKind::Aborted => InFlight::Aborted,
             ErrorKind::Closed => InFlight::Closed,
             ErrorKind::Overflow => InFlight::Overflow,
+            ErrorKind::Os(_) => InFlight::Lost,
             _ => InFlight::Cancelled,
         }
     }
@@ -147,6 +151,7 @@ mod tests {
             ErrorKind::Aborted,
             ErrorKind::Closed,
             ErrorKind::Overflow,
+            ErrorKind::Os(libc::EIO),
         ] {
             assert_eq!(InFlight::of(kind).ending(), Some(kind));
         }

@@ -149,9 +149,10 @@ impl<K: Kernel> Proactor<K> {
             self.read_stopped(index, slot, 0);
         } else {
             match (-moved as i32, ending) {
-                (libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::EAGAIN, Some(kind)) => {
-                    self.fail(slot, kind);
-                }
+                (
+                    libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN,
+                    Some(kind),
+                ) => self.fail(slot, kind),
                 // While the pool is scarce, a multishot read continues in the loop, not in the
                 // kernel.
                 (libc::ENOBUFS, None)

@@ -25,7 +25,9 @@ impl<K: Kernel> Proactor<K> {
                 && state.writes.head != NIL
             {
                 let head = state.writes.head;
-                self.fail(head, ErrorKind::Os(errno));
+                // The kernel has none of them: one with a mark was told to end while it waited.
+                let told = std::mem::replace(&mut self.ops[head].in_flight, InFlight::No);
+                self.fail(head, told.ending().unwrap_or(ErrorKind::Os(errno)));
             }
             if let Some(state) = self.state(name) {
                 state.flags |= WRITABLE;

@@ -25,6 +25,7 @@ mod links;
 mod places;
 mod process;
 mod refusals;
+mod scripted;
 mod time;
 mod turns;
 

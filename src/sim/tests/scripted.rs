@@ -1,0 +1,213 @@
+//! A kernel that takes over reads and writes, and answers what the test says.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The kernel uses no memory of the operations that it has, and answers no received bytes.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::*;
+use crate::buf::Buf;
+use crate::buf::swap::Pool;
+use crate::config::Config;
+use crate::driver::remote::Wake;
+use crate::explain::Explain;
+use crate::proactor::{Answer, Kernel, Proactor, Started};
+use crate::source::SourceKind;
+use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::target::Target;
+
+/// What the test says, and what the kernel was asked for.
+#[derive(Default)]
+struct Script {
+    /// The answers of the next `select`.
+    answers: VecDeque<Answer>,
+    /// The keys of the sources whose reads and writes the kernel has.
+    reads: Vec<u64>,
+    writes: Vec<u64>,
+    /// Whether it refuses to register anything, with `ENOSPC`.
+    is_full: bool,
+}
+
+struct Scripted {
+    sim: Sim,
+    script: Arc<Mutex<Script>>,
+    /// The answers of the last `select`, which are its last events.
+    answers: Vec<Option<Answer>>,
+    others: usize,
+}
+
+impl Scripted {
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("no thread panics inside")
+    }
+}
+
+// SAFETY: see above.
+unsafe impl Kernel for Scripted {
+    type Calls = Sim;
+
+    const COMPLETES: bool = true;
+
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+    fn now_ns(&self) -> u64 {
+        Kernel::now_ns(&self.sim)
+    }
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
+        let answers = self.script().answers.drain(..).map(Some).collect();
+        self.answers = answers;
+        let timeout_ns = if self.answers.is_empty() { timeout_ns } else { Some(0) };
+        self.others = Kernel::select(&mut self.sim, timeout_ns)?;
+        Ok(self.others + self.answers.len())
+    }
+    fn event(&self, i: usize) -> (u64, Ready) {
+        Kernel::event(&self.sim, i)
+    }
+    fn answer(&mut self, i: usize, _: &mut Pool) -> Option<Answer> {
+        self.answers.get_mut(i.checked_sub(self.others)?)?.take()
+    }
+    fn sends(&mut self, _: SourceKind) -> bool {
+        true
+    }
+    unsafe fn start_recv(
+        &mut self,
+        _: RawFd,
+        key: u64,
+        _: Option<Target<'_>>,
+        _: bool,
+        _: &mut Pool,
+    ) -> Started {
+        self.script().reads.push(key);
+        Started::Yes
+    }
+    unsafe fn start_send(&mut self, _: RawFd, key: u64, _: &[IoSlice<'_>]) -> Started {
+        self.script().writes.push(key);
+        Started::Yes
+    }
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32> {
+        if self.script().is_full {
+            return Err(libc::ENOSPC);
+        }
+        Kernel::register(&mut self.sim, fd, key, writes, again)
+    }
+    fn deregister(&mut self, fd: RawFd, key: u64) {
+        Kernel::deregister(&mut self.sim, fd, key);
+    }
+    fn calls(&self) -> &Sim {
+        &self.sim
+    }
+    fn calls_mut(&mut self) -> &mut Sim {
+        &mut self.sim
+    }
+    fn waker(&self) -> Arc<dyn Wake> {
+        Kernel::waker(&self.sim)
+    }
+    fn close(&mut self, fd: RawFd) {
+        Kernel::close(&mut self.sim, fd);
+    }
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
+        Kernel::release(&mut self.sim, fd, kind)
+    }
+    fn pollable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn system_calls(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    fn explain(&self, _: &mut Explain) {}
+}
+
+/// A connection that holds `ROOM` bytes each way, with a watcher for each end.
+struct Bench {
+    watcher: Watcher<Proactor<Scripted>>,
+    end: Source,
+    peer: (Simulated, Source),
+    script: Arc<Mutex<Script>>,
+}
+
+const ROOM: usize = 100;
+
+impl Bench {
+    fn new() -> Bench {
+        let sim = Sim::new(1);
+        sim.set_buffer(ROOM);
+        let (end, other) = sim.pair();
+        let mut peer = self::watcher(&sim);
+        let script = Arc::new(Mutex::new(Script::default()));
+        let kernel = Scripted { sim, script: Arc::clone(&script), answers: Vec::new(), others: 0 };
+        let config = Config { busy_poll: Duration::ZERO, ..Config::default() };
+        let driver = Proactor::with_kernel(kernel, config, "a script".into());
+        let mut watcher = Watcher::with_driver(driver);
+        let end = watcher.attach(end).unwrap();
+        let other = peer.attach(other).unwrap();
+        Bench { watcher, end, peer: (peer, other), script }
+    }
+
+    /// Plans an answer to the only read or write that the kernel has; the last one, if not `more`.
+    fn answer(&mut self, write: bool, moved: isize, more: bool) {
+        let mut script = self.script.lock().unwrap();
+        let begun = if write { &mut script.writes } else { &mut script.reads };
+        assert_eq!(begun.len(), 1, "the kernel has one");
+        let key = if more { begun[0] } else { begun.remove(0) };
+        script.answers.push_back(Answer { key, write, moved, data: Buf::NONE, more });
+    }
+
+    /// The completions that come without a wait: their tokens, and how they have failed.
+    fn ends(&mut self) -> Vec<(u64, Option<ErrorKind>)> {
+        let mut done = Completions::new();
+        self.watcher.try_wait(&mut done).unwrap();
+        done.drain(..).map(|c| (c.token, c.error_kind())).collect()
+    }
+}
+
+/// Bytes of a multishot read are lost, and the kernel still has the read: it ends with `EIO` when
+/// the kernel has answered for the last time. It ended as cancelled.
+#[test]
+fn lost_bytes_of_a_multishot_read_are_an_error() {
+    let mut bench = Bench::new();
+    bench.watcher.submit(Op::read(bench.end).multishot().token(1)).unwrap();
+    bench.answer(false, -(libc::EIO as isize), true);
+    assert_eq!(bench.ends(), []);
+    bench.answer(false, -(libc::ECANCELED as isize), false);
+    assert_eq!(bench.ends(), [(1, Some(ErrorKind::Os(libc::EIO)))]);
+}
+
+/// A read that was told to end ends with the kernel's next answer, whatever the kernel lacks. When
+/// memory was short, it went on and did not end.
+#[test]
+fn a_cancelled_read_ends_when_the_kernel_lacks_memory() {
+    for errno in [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN, libc::EINTR, libc::ECANCELED] {
+        let mut bench = Bench::new();
+        let read = bench.watcher.submit(Op::read(bench.end).token(1)).unwrap();
+        assert!(bench.watcher.cancel(read));
+        bench.answer(false, -(errno as isize), false);
+        assert_eq!(bench.ends(), [(1, Some(ErrorKind::Cancelled))], "errno {errno}");
+        assert!(bench.script.lock().unwrap().reads.is_empty());
+    }
+}
+
+/// The socket is full, and the kernel refuses to watch it: the writes fail, and one that was told to
+/// end ends as it was told. The loop never came back from that one.
+#[test]
+fn a_cancelled_write_ends_when_a_registration_fails() {
+    let mut bench = Bench::new();
+    let [_, _, cancelled, _] = [0, 1, 2, 3].map(|token| {
+        bench.watcher.submit(Op::write(bench.end, vec![7; ROOM]).token(token)).unwrap()
+    });
+    // The first write has filled the socket. When there is room again, the kernel gets the others.
+    assert_eq!(bench.ends(), [(0, None)]);
+    let (watcher, other) = &mut bench.peer;
+    assert_eq!(read(watcher, *other).unwrap().len(), ROOM);
+    assert_eq!(bench.ends(), []);
+    assert!(bench.watcher.cancel(cancelled));
+    bench.script.lock().unwrap().is_full = true;
+    bench.answer(true, Answer::POLL_ENDED, true);
+    bench.answer(true, -(libc::EAGAIN as isize), false);
+    let full = Some(ErrorKind::Os(libc::ENOSPC));
+    assert_eq!(bench.ends(), [(1, full), (2, Some(ErrorKind::Cancelled)), (3, full)]);
+}
