@@ -76,10 +76,11 @@ impl<K: Kernel> Proactor<K> {
         self.outbox.push(OpCode::Close, source, ticket, token, Ok(Done::Closed));
     }
 
-    /// A shutdown or a close has failed.
+    /// A shutdown or a close has failed. The source takes operations again, unless it is aborted.
     pub(in crate::proactor) fn close_failed(&mut self, index: u32, code: OpCode) {
-        if code == OpCode::Close {
-            self.sources[index].flags &= !CLOSING;
+        let state = &mut self.sources[index];
+        if code == OpCode::Close && !state.has(ABORTING) {
+            state.flags &= !CLOSING;
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A kernel that completes: its answers, and its faults.
 
 use super::*;
+use crate::buf::Buf;
+use crate::error::Reason;
 use crate::file::OpenOptions;
 use crate::op::OpCode;
 
@@ -196,4 +198,35 @@ fn a_lost_answer_closes_no_aborted_file_before_its_work_has_ended() {
     assert!(watcher.cancel(write));
     let ended: Vec<_> = wait(&mut watcher).iter().map(|c| (c.ticket(), c.code())).collect();
     assert_eq!(ended, [(write, OpCode::Write), (work, OpCode::SyncAll)]);
+}
+
+/// An aborted source takes no operations, also while the kernel still has its read: the close that
+/// failed with the abort changes nothing of that. Such a source took writes again.
+#[test]
+fn an_aborted_source_takes_no_writes_while_the_kernel_has_its_read() {
+    let mut refused = 0;
+    for seed in 0..20 {
+        let sim = completing(seed, Faults::none());
+        let mut watcher = watcher(&sim);
+        let (here, _) = attach_pair(&mut watcher, &sim);
+        sim.set_faults(Faults { late_cancel: 1.0, latency: HOUR, ..Faults::none() });
+        watcher.submit(Op::read(here).token(1)).unwrap();
+        let list = Buf::list(vec![Buf::from(vec![7; 1 << 20]), Buf::from(vec![7; 10])]);
+        watcher.submit(Op::write(here, list).token(2)).unwrap();
+        watcher.submit(Op::close(here).token(3)).unwrap();
+        assert!(watcher.abort(here));
+        let mut ended = Vec::new();
+        while ended.len() < 3 {
+            ended.extend(wait(&mut watcher).iter().map(|c| (c.token, c.error_kind())));
+            if !ended.iter().any(|&(token, _)| token == 1) {
+                let rejected = watcher.submit(Op::write(here, "late")).unwrap_err();
+                assert_eq!(rejected.reason, Reason::Stale);
+                refused += 1;
+            }
+        }
+        ended.sort_unstable_by_key(|&(token, _)| token);
+        let aborted = Some(ErrorKind::Aborted);
+        assert_eq!(ended, [(1, aborted), (2, aborted), (3, aborted)]);
+    }
+    assert!(refused > 0);
 }
