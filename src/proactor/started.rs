@@ -230,7 +230,11 @@ impl<K: Kernel> Proactor<K> {
             }
             return;
         }
-        if state.can_read() || state.can_write() {
+        if state.can_read()
+            || state.can_write()
+            // A close may have waited for the end of a read.
+            || state.has(CLOSING) && self.need_no_room(index)
+        {
             self.enqueue(index);
         }
     }

@@ -68,7 +68,18 @@ impl<K: Kernel> Proactor<K> {
         if K::FILES && state.kind() == SourceKind::File {
             return self.close_file(index, slot);
         }
-        // The completion stands behind those of the reads that it ends.
+        // The completion stands behind those of the reads that it ends, of which the kernel may have
+        // one for longer.
+        if K::COMPLETES && state.has(READ_BUSY) {
+            self.fail_reads(index, ErrorKind::Aborted);
+            self.reap();
+            let state = &mut self.sources[index];
+            if state.has(READ_BUSY) {
+                state.flags &= !WRITABLE;
+                return;
+            }
+        }
+        let state = &self.sources[index];
         let (source, token) = (state.name(index), self.ops[slot].token);
         let ticket = self.ticket(slot);
         self.remove(slot);

@@ -230,3 +230,33 @@ fn an_aborted_source_takes_no_writes_while_the_kernel_has_its_read() {
     }
     assert!(refused > 0);
 }
+
+/// A close completes behind the read that it ends, also when the kernel ends that read later. Its
+/// completion came first, while the descriptor was still open.
+#[test]
+fn a_close_waits_for_the_read_that_it_ends() {
+    let sim = completing(1, Faults::none());
+    let mut watcher = watcher(&sim);
+    let (here, there) = attach_pair(&mut watcher, &sim);
+    watcher.submit(Op::read(here).multishot().token(1)).unwrap();
+    watcher.submit(Op::read(there).token(2)).unwrap();
+    sim.set_faults(Faults { late_cancel: 1.0, latency: HOUR, ..Faults::none() });
+    watcher.submit(Op::close(here).token(3)).unwrap();
+    let mut ended = Vec::new();
+    while ended.len() < 3 {
+        ended.extend(wait(&mut watcher).iter().map(|c| (c.token, c.error_kind())));
+    }
+    assert_eq!(ended, [(1, Some(ErrorKind::Aborted)), (3, None), (2, None)]);
+    // While it waits it can be cancelled, and the source stays open.
+    let (here, there) = attach_pair(&mut watcher, &sim);
+    watcher.submit(Op::read(here).token(1)).unwrap();
+    let close = watcher.submit(Op::close(here).token(3)).unwrap();
+    assert!(watcher.cancel(close));
+    let mut ended: Vec<_> = (0..2).map(|_| wait_one(&mut watcher)).collect();
+    ended.sort_unstable_by_key(|c| c.token);
+    let kinds: Vec<_> = ended.iter().map(|c| c.error_kind()).collect();
+    assert_eq!(kinds, [Some(ErrorKind::Aborted), Some(ErrorKind::Cancelled)]);
+    assert_eq!(write(&mut watcher, there, "still open"), None);
+    assert_eq!(read(&mut watcher, here).unwrap(), b"still open");
+    assert_eq!(sim.injected().late_cancel, 2);
+}
