@@ -482,9 +482,9 @@ impl Op {
     ///
     /// # Cancellation
     ///
-    /// While writes are queued, or the kernel has not yet ended a read, a cancel or deadline ends
-    /// the close, and the source stays open. After that, nothing stops the close. A worker thread that has begun to close a file
-    /// goes on, and the completion is [late](Completion::is_late).
+    /// While writes are queued, or the kernel has not ended a read yet, a cancel or deadline ends
+    /// the close, and the source stays open. After that, nothing stops the close. A worker thread
+    /// that has begun to close a file goes on, and the completion is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

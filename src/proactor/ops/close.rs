@@ -68,8 +68,8 @@ impl<K: Kernel> Proactor<K> {
         if K::FILES && state.kind() == SourceKind::File {
             return self.close_file(index, slot);
         }
-        // The completion stands behind those of the reads that it ends, of which the kernel may have
-        // one for longer.
+        // The completion stands behind those of the reads that it ends. The kernel may have one of
+        // them for longer.
         if K::COMPLETES && state.has(READ_BUSY) {
             self.fail_reads(index, ErrorKind::Aborted);
             self.reap();

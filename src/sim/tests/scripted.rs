@@ -191,8 +191,8 @@ fn a_cancelled_read_ends_when_the_kernel_lacks_memory() {
     }
 }
 
-/// The socket is full, and the kernel refuses to watch it: the writes fail, and one that was told to
-/// end ends as it was told. The loop never came back from that one.
+/// The socket is full, and the kernel refuses to watch it: the writes fail, and one that was told
+/// to end ends as it was told. The loop never came back from that one.
 #[test]
 fn a_cancelled_write_ends_when_a_registration_fails() {
     let mut bench = Bench::new();
