@@ -134,6 +134,22 @@ macro_rules! stamp {
     };
 }
 
+/// The bytes that the system holds for a connection of the bench, about, each way at each end.
+const SYSTEM_BUFFER: usize = 128 << 10;
+
+/// Bounds what the system holds for a socket, and for those that it accepts, so that tests of what
+/// waits do not depend on the system's settings. The simulation has a bound of its own.
+#[cfg(unix)]
+fn bound_buffers<D: Driver>(watcher: &mut Watcher<D>, source: Source) {
+    let Ok(fd) = watcher.fd(source) else { return };
+    let socket = socket2::SockRef::from(&fd);
+    socket.set_recv_buffer_size(SYSTEM_BUFFER).expect("a size");
+    socket.set_send_buffer_size(SYSTEM_BUFFER).expect("a size");
+}
+
+#[cfg(not(unix))]
+fn bound_buffers<D: Driver>(_: &mut Watcher<D>, _: Source) {}
+
 /// A client's end of a connection.
 #[derive(Debug, Default)]
 pub struct Client {
@@ -190,10 +206,13 @@ impl Clients {
             // The test has cancelled the read, so that the client stops reading.
             (OpCode::Read, Err(error)) if error.kind() == ErrorKind::Cancelled => {}
             (OpCode::Read | OpCode::Connect, Err(error)) => client.error = Some(failed(error)),
-            (OpCode::Connect, Ok(_)) if client.is_deaf => {}
             (OpCode::Connect, Ok(_)) => {
-                let read = Op::read(c.source).multishot().token(CLIENT);
-                watcher.submit(read).expect("a read");
+                let is_deaf = client.is_deaf;
+                bound_buffers(watcher, c.source);
+                if !is_deaf {
+                    let read = Op::read(c.source).multishot().token(CLIENT);
+                    watcher.submit(read).expect("a read");
+                }
             }
             (OpCode::Write, result) => {
                 client.said += c.bytes();
@@ -225,6 +244,9 @@ pub fn bench_with<T: Harness, H: Handler, F: Fn(usize) -> H>(
     let mut watcher = T::watcher(builder);
     let mut running = server.start_on(&mut watcher).expect("the server starts");
     let listeners = running.engine().listeners().to_vec();
+    for &listener in &listeners {
+        bound_buffers(&mut watcher, listener);
+    }
     let address = |source| watcher.local_address(source).expect("its address");
     let addresses = listeners.into_iter().map(address).collect();
     Bench { watcher, running, clients: Clients::default(), addresses }
