@@ -574,6 +574,11 @@ impl<D: Driver> Bench<D> {
             }
         }
         self.watcher.abort(listener);
+        for end in pairs.iter().flat_map(|&(here, there)| [here, there]) {
+            if let Ok(fd) = self.watcher.fd(end) {
+                system::bound(&socket2::SockRef::from(&fd));
+            }
+        }
         pairs
     }
 
@@ -667,8 +672,8 @@ impl<D: Driver> Bench<D> {
         self.cross(b, a, b"and back");
     }
 
-    /// Makes the kernel's buffers behind a source small where it is a system descriptor, so that
-    /// few bytes fill them.
+    /// Makes the kernel's buffer for what a source sends small where it is a system descriptor, so
+    /// that few bytes fill it.
     pub fn narrow(&mut self, source: Source) {
         if let Ok(fd) = self.watcher.fd(source) {
             let socket = socket2::SockRef::from(&fd);

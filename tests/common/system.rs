@@ -27,7 +27,15 @@ pub fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let a = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
     let (b, _) = listener.accept().expect("the same connection");
+    bound(&socket2::SockRef::from(&a));
+    bound(&socket2::SockRef::from(&b));
     (a, b)
+}
+
+/// Bounds what the kernel holds for a socket, which by default may be several megabytes.
+pub fn bound(socket: &socket2::Socket) {
+    socket.set_recv_buffer_size(256 << 10).expect("a size");
+    socket.set_send_buffer_size(256 << 10).expect("a size");
 }
 
 /// Waits until a descriptor is readable; false when `timeout` has passed.

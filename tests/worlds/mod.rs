@@ -97,6 +97,14 @@ pub type Threads = Os<THREADS>;
 const KQUEUE: bool =
     cfg!(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))));
 
+impl<const BY: u8> Os<BY> {
+    /// Bounds what the kernel holds for a TCP socket: by default it may hold several megabytes.
+    fn bound(&self, socket: &socket2::Socket) {
+        socket.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
+        socket.set_recv_buffer_size(128 << 10).expect("a size");
+    }
+}
+
 impl<const BY: u8> World for Os<BY> {
     type Driver = windlass::driver::Auto;
     const NAME: &'static str = match BY {
@@ -146,8 +154,7 @@ impl<const BY: u8> World for Os<BY> {
         let a = std::net::TcpStream::connect(listener.local_addr().expect("bound"));
         let (a, b) = (a.expect("a connection"), listener.accept().expect("the same").0);
         for end in [&a, &b] {
-            let end = socket2::SockRef::from(end);
-            end.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
+            self.bound(&socket2::SockRef::from(end));
         }
         (a.into(), b.into())
     }
@@ -164,8 +171,7 @@ impl<const BY: u8> World for Os<BY> {
 
     fn narrow(&self, watcher: &mut Watcher, source: windlass::Source) {
         if let Ok(fd) = watcher.fd(source) {
-            let socket = socket2::SockRef::from(&fd);
-            socket.set_send_buffer_size(self.buffer.max(16 << 10)).expect("a size");
+            self.bound(&socket2::SockRef::from(&fd));
         }
     }
 }
