@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::turns::Turns;
 use common::{Bench, Harness, bench};
-use windlass::driver::Driver;
+use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{Address, Buf, Completions, Source, Watcher};
 use windlass_serve::{
@@ -53,7 +53,9 @@ impl<D: Driver> Loop<D> {
         let mut engine = Engine::new(config);
         let local = ([127, 0, 0, 1], 0);
         engine.listen(&mut watcher, local, ListenOptions::default()).expect("a listener");
-        let address = watcher.local_address(engine.listeners()[0]).expect("its address");
+        let listener = engine.listeners()[0];
+        common::bound_buffers(&mut watcher, listener);
+        let address = watcher.local_address(listener).expect("its address");
         let (told, closed, opened) = (Vec::new(), Vec::new(), Vec::new());
         Loop { watcher, engine, address, told, closed, opened, turns: 0 }
     }
@@ -85,7 +87,13 @@ impl<D: Driver> Loop<D> {
             Event::Wake { .. } => "wake",
             Event::Tick => "tick",
             Event::Drained { .. } => "drained",
-            Event::Foreign(c) => return assert_eq!(c.token, 1, "what a client has done: {c:?}"),
+            Event::Foreign(c) => {
+                assert_eq!(c.token, 1, "what a client has done: {c:?}");
+                if c.code() == OpCode::Connect {
+                    common::bound_buffers(&mut self.watcher, c.source);
+                }
+                return;
+            }
             _ => "other",
         });
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{Address, Completion, Completions, Source, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Phase};
 
-use super::Harness;
 use super::turns::Turns;
+use super::{Harness, bound_buffers};
 
 /// An engine, and what it has told.
 pub struct Loop<D: Driver> {
@@ -33,7 +33,9 @@ impl<D: Driver> Loop<D> {
         let mut engine = Engine::new(config);
         let local = ([127, 0, 0, 1], 0);
         engine.listen(&mut watcher, local, ListenOptions::default()).expect("a listener");
-        let address = watcher.local_address(engine.listeners()[0]).expect("its address");
+        let listener = engine.listeners()[0];
+        bound_buffers(&mut watcher, listener);
+        let address = watcher.local_address(listener).expect("its address");
         let (told, ends, opened) = (Vec::new(), Vec::new(), Vec::new());
         Loop { watcher, engine, address, told, ends, opened, foreign: Vec::new() }
     }
@@ -90,7 +92,11 @@ impl<D: Driver> Turns for Loop<D> {
         let mut done = Completions::new();
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for c in done.drain(..) {
-            self.foreign.extend(self.engine.complete(&mut self.watcher, c));
+            let Some(c) = self.engine.complete(&mut self.watcher, c) else { continue };
+            if c.code() == OpCode::Connect {
+                bound_buffers(&mut self.watcher, c.source);
+            }
+            self.foreign.push(c);
         }
         self.events();
         self.engine.flush(&mut self.watcher);

@@ -135,20 +135,20 @@ macro_rules! stamp {
 }
 
 /// The bytes that the system holds for a connection of the bench, about, each way at each end.
-const SYSTEM_BUFFER: usize = 128 << 10;
+pub const SYSTEM_BUFFER: u32 = 128 << 10;
 
 /// Bounds what the system holds for a socket, and for those that it accepts, so that tests of what
 /// waits do not depend on the system's settings. The simulation has a bound of its own.
 #[cfg(unix)]
-fn bound_buffers<D: Driver>(watcher: &mut Watcher<D>, source: Source) {
+pub fn bound_buffers<D: Driver>(watcher: &mut Watcher<D>, source: Source) {
     let Ok(fd) = watcher.fd(source) else { return };
     let socket = socket2::SockRef::from(&fd);
-    socket.set_recv_buffer_size(SYSTEM_BUFFER).expect("a size");
-    socket.set_send_buffer_size(SYSTEM_BUFFER).expect("a size");
+    socket.set_recv_buffer_size(SYSTEM_BUFFER as usize).expect("a size");
+    socket.set_send_buffer_size(SYSTEM_BUFFER as usize).expect("a size");
 }
 
 #[cfg(not(unix))]
-fn bound_buffers<D: Driver>(_: &mut Watcher<D>, _: Source) {}
+pub fn bound_buffers<D: Driver>(_: &mut Watcher<D>, _: Source) {}
 
 /// A client's end of a connection.
 #[derive(Debug, Default)]

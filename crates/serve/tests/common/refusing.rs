@@ -153,6 +153,11 @@ impl<D: Driver> Driver for Refusing<D> {
         self.inner.queued_bytes(source)
     }
 
+    #[cfg(unix)]
+    fn fd(&mut self, source: Source) -> Result<std::os::fd::BorrowedFd<'_>, Reason> {
+        self.inner.fd(source)
+    }
+
     fn local_address(&self, source: Source) -> Result<Address, Reason> {
         self.inner.local_address(source)
     }

@@ -16,9 +16,9 @@ use windlass::net::ConnectOptions;
 use windlass::{
     Address, Buf, Builder, Completion, Completions, Op, Reason, Source, Submitter, Watcher,
 };
-use windlass_serve::{Action, Context, Handler, IoMode, Remote, Report, Running, Server};
+use windlass_serve::{Action, Config, Context, Handler, IoMode, Remote, Report, Running, Server};
 
-use super::{CLIENT, Client, Clients, Faulty, Harness, PATIENCE, Simulated, System};
+use super::{CLIENT, Client, Clients, Faulty, Harness, PATIENCE, SYSTEM_BUFFER, Simulated, System};
 
 /// A mode of a server.
 pub trait Mode {
@@ -269,7 +269,8 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
         let news = News { inner: Arc::new(inner) };
         let for_handlers = news.clone();
         let make: Make<H> = Box::new(move |_| make(for_handlers.clone()));
-        let place = T::start(set(Server::new(make)), &mut watcher);
+        let bounded = Config::new().recv_buffer(SYSTEM_BUFFER).send_buffer(SYSTEM_BUFFER);
+        let place = T::start(set(Server::new(make).config(bounded)), &mut watcher);
         let mut done = Completions::new();
         let begin = Instant::now();
         let (remote, addresses) = loop {
