@@ -776,6 +776,53 @@ fn reads_without_shared_buffers() {
     assert!(rows.iter().all(|row| row.mechanism != "RECV"), "{rows:?}");
 }
 
+/// The loop itself moves bulk data, unless the read is multishot. Small messages go by the ring
+/// again.
+#[test]
+fn bulk_data_goes_by_the_loop() {
+    const BYTES: usize = 4 << 20;
+    for multishot in [false, true] {
+        let mut b = Uring::bench_with(Watcher::builder().buffer_size(16 << 10));
+        let (here, there) = b.pair();
+        let sent = pattern(BYTES, 5);
+        let write = b.submit(Op::write(here, sent.clone()));
+        let echo = b.submit(Op::read(here).multishot());
+        let read = |b: &mut Bench<windlass::driver::Auto>| {
+            let op = Op::read(there);
+            b.submit(if multishot { op.multishot() } else { op })
+        };
+        let (mut ticket, mut got) = (read(&mut b), 0);
+        while got < BYTES {
+            let data = expect_read(b.end(ticket));
+            got += data.len();
+            b.write(there, data);
+            if !multishot {
+                ticket = read(&mut b);
+            }
+        }
+        expect_written(b.end(write));
+        let mut heard = Vec::new();
+        while heard.len() < BYTES {
+            heard.extend_from_slice(&expect_read(b.end(echo)));
+        }
+        expect_same(&heard, &sent);
+        let calls = |b: &Bench<windlass::driver::Auto>| {
+            ["recv", "send"].map(|call| b.watcher.counters().calls(call))
+        };
+        let bulk = calls(&b);
+        assert!(bulk.iter().all(|&count| (count > 10) != multishot), "{bulk:?}");
+        if !multishot {
+            b.write(here, "small");
+            expect_same(&expect_read(b.end(ticket)), b"small");
+            let before = calls(&b);
+            b.write(here, "small");
+            let small = read(&mut b);
+            expect_same(&expect_read(b.end(small)), b"small");
+            assert_eq!(calls(&b), before, "small messages go by the ring");
+        }
+    }
+}
+
 /// Where the kernel is not to be trusted with files, threads do all of the work, and that is told.
 #[test]
 fn files_that_the_ring_is_not_given() {

@@ -9,8 +9,8 @@
 use super::rechecks::Rechecks;
 use super::*;
 
-/// A read of at least so many bytes suggests that its source has bulk data.
-const BULK_READ: u32 = 16 << 10;
+/// A read or a write of at least so many bytes suggests that its source has bulk data.
+pub(super) const BULK: u32 = 16 << 10;
 
 impl<K: Kernel> Proactor<K> {
     /// Tries the reads of a source once, then again while they are worth trying and neither `left`
@@ -93,7 +93,7 @@ impl SourceState {
         }
         let short = len < room;
         self.flags &= if len > 0 { !(FULL | QUIET) } else { !FULL };
-        self.flags |= if short || len < BULK_READ { 0 } else { FULL };
+        self.flags |= if short || len < BULK { 0 } else { FULL };
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
             if self.kind() == SourceKind::UnixStream {

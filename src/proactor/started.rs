@@ -24,11 +24,15 @@ const MOMENTS: u32 = 20;
 impl<K: Kernel> Proactor<K> {
     /// Starts the read at the head of the queue, if the kernel completes such reads. False if the
     /// loop must try it.
+    ///
+    /// The loop itself reads bulk data, and writes it, one source after the other: the kernel would
+    /// read from all sources before the program writes to the first, and their bytes would not fit
+    /// into the cache.
     pub(super) fn begin_read(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let slot = state.reads.head;
         let op = &mut self.ops[slot];
-        if !state.has(STREAM) {
+        if !state.has(STREAM) || state.has(FULL) && !op.multishot {
             return false;
         }
         let key = state.name(index).key();

@@ -344,6 +344,12 @@ impl<K: Kernel> Proactor<K> {
             }
             let Config { source_budget, turn_budget, .. } = self.config;
             let Some(next) = self.sched.next_bulk(source_budget, turn_budget) else { return };
+            if K::COMPLETES
+                && let Some(state) = self.state(next.source)
+            {
+                // So that the loop tries its read, and not the kernel.
+                state.flags |= FULL;
+            }
             if let Some(left) = self.run_source(next.source, next.share) {
                 self.sched.keep_share(left);
                 self.requeue(next.source.index());

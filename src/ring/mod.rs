@@ -535,8 +535,12 @@ unsafe impl Kernel for Ring {
             None => ("poll, then recv", "the kernel refuses IOU_PBUF_RING_INC (Linux 6.12)"),
         };
         explain.row("stream reads", recv, why, counts.recvs);
+        let bulk = "bulk data, unless the read is multishot; and what the ring does not take";
+        let by_loop = self.calls.counts.recv + self.calls.counts.send;
+        explain.row("stream reads, writes", "recv, send", bulk, by_loop);
         explain.row("stream reads, multishot", recv, why, counts.multishot_recvs);
-        explain.row("stream writes", "SEND", "one in the kernel for each source", counts.sends);
+        let one = "one in the kernel for each source; the loop sends 16 KiB or more itself";
+        explain.row("stream writes", "SEND", one, counts.sends);
         let merged = "several queued writes, or a list, in one entry";
         explain.row("stream writes", "SENDMSG", merged, counts.sendmsgs);
         self.calls.explain_batches(explain);

@@ -11,6 +11,7 @@
 //! `Kernel`'s implementers.
 
 use super::*;
+use crate::proactor::reads::BULK;
 use crate::sys::descriptor::VECTORS;
 
 /// What an attempt that moves nothing counts for in a source's share.
@@ -111,6 +112,9 @@ impl<K: Kernel> Proactor<K> {
         ending: Option<ErrorKind>,
     ) {
         let op = &mut self.ops[slot];
+        if moved >= BULK && !op.multishot {
+            self.sources[index].flags |= FULL;
+        }
         match op.code {
             OpCode::Read => {
                 // A multishot read that was told to end ends with the last answer.

@@ -12,6 +12,7 @@
 use std::io::IoSlice;
 
 use super::*;
+use crate::proactor::reads::BULK;
 use crate::sys::descriptor::VECTORS;
 
 /// The flags that decide whether a write is the usual one, and the values that they must have.
@@ -34,7 +35,10 @@ impl<K: Kernel> Proactor<K> {
         let NewWrite { source, buf, .. } = write;
         if self.sources.forks.generation == fork::generation()
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
-            && (!K::COMPLETES || state.kind() == SourceKind::UnixStream)
+            // The loop sends bulk data itself: see `begin_read`.
+            && (!K::COMPLETES
+                || state.kind() == SourceKind::UnixStream
+                || state.has(FULL) && buf.as_slice().len() >= BULK as usize)
             && state.flags & WRITE_FLAGS == USUAL_WRITE
             // 1 to MOST_BYTES bytes; for a list `as_slice` is empty.
             && buf.as_slice().len().wrapping_sub(1) < MOST_BYTES
