@@ -12,71 +12,72 @@
 //!
 //! The conformance suite checks it on every driver.
 //!
-//! - **C1 exactly once.** An accepted operation ends in exactly one final completion; a multishot
-//!   one in any number with `has_more` and then one final. Nothing is delivered from inside
-//!   `submit`. A refused submission reports nothing later and hands the operation back with its
-//!   buffer. The one exception is a [quiet](crate::Op::quiet) write: if it succeeds it makes no
-//!   completion, is counted ([`quiet_done`](Counters::quiet_done)), and the driver drops its
-//!   buffer; every other end makes exactly one, with the buffer. So `submitted` is what has finally
-//!   completed, `quiet_done` and `in_flight` together.
+//! - **C1 exactly once.** An accepted operation ends in exactly one final completion. A multishot
+//!   operation delivers any number of completions with `has_more` before it. Nothing is delivered
+//!   from inside `submit`. A refused submission reports nothing later and hands the operation
+//!   back with its buffer. The one exception is a [quiet](crate::Op::quiet) write: if it succeeds
+//!   it makes no completion, is counted ([`quiet_done`](Counters::quiet_done)), and the driver
+//!   drops its buffer; every other end makes exactly one, with the buffer. So `submitted` is what
+//!   has finally completed, `quiet_done` and `in_flight` together.
 //! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source
-//!   aborted, watcher closed, torn, overflow of its source's writes. Every completion says how many
-//!   bytes moved. A result that is a descriptor is owned from the moment the kernel hands it over:
-//!   a completion dropped unread leaks nothing.
-//! - **C3 order.** Per source and direction, operations take bytes in submission order, and those
-//!   that end done, at the end of file or in an error of the system complete in it; one that is
-//!   cancelled or expires before it moved a byte may overtake. A stream write that ends partly sent
-//!   ends the writes already queued behind it (torn, 0 bytes); later ones proceed. Reads and writes
-//!   are independent. Any number may be outstanding. A source that [`Driver::connect`] makes takes
-//!   operations at once: they wait for its connect, whose completion is delivered before theirs. If
-//!   it fails, they end with 0 bytes and its errno (`ETIMEDOUT` after its deadline, `ECANCELED`
-//!   after a cancel), and later submissions are refused with this errno, except a close. An
-//!   operation that is cancelled or expires may complete before the connect, too.
+//!   aborted, watcher closed, torn, overflow of its source's writes. Every completion says how
+//!   many bytes moved. A result that is a descriptor is owned from the moment the kernel hands it
+//!   over: a completion dropped unread leaks nothing.
+//! - **C3 order.** Per source and direction, operations take bytes in submission order. Those
+//!   that end done, at the end of file or with an error of the system complete in that order; one
+//!   that is cancelled or expires before it moved a byte may overtake. A stream write that ends
+//!   partly sent ends the writes already queued behind it (torn, 0 bytes); later ones proceed.
+//!   Reads and writes are independent. Any number may be outstanding. A source that
+//!   [`Driver::connect`] makes takes operations at once: they wait for its connect, whose
+//!   completion is delivered before theirs. If it fails, they end with 0 bytes and its errno
+//!   (`ETIMEDOUT` after its deadline, `ECANCELED` after a cancel), and later submissions are
+//!   refused with this errno, except a close. An operation that is cancelled or expires may
+//!   complete before the connect, too.
 //! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
-//!   granularity. One that has passed at submission, at the head of its queue, gives the operation
-//!   one try: data that is there wins. A deadline leaves the source usable. Work on a file that has
-//!   begun is not torn: it ends as it ends, and its completion says that it is
+//!   granularity. An operation at the head of its queue whose deadline has passed at submission
+//!   has one try: data that is there wins. A deadline leaves the source usable. Work on a file
+//!   that has begun goes on to its end, and its completion says that it is
 //!   [late](Completion::is_late). [`Driver::reschedule`] moves the deadline of any operation in
 //!   flight, gives it its first one, or moves a timer. An *idle timeout*
 //!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
-//!   either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms if
-//!   that is more. The time without a read in flight, or while a read waits for a lease, does not
-//!   count. The source stays usable.
+//!   either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms
+//!   if that is more. The time without a read in flight, or while a read waits for a lease, does
+//!   not count. The source stays usable.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
-//!   code can free, move or change that memory, or read it while the kernel writes it, whatever is
-//!   dropped or forgotten.
+//!   code can free, move or change that memory, or read it while the kernel writes it, whatever
+//!   is dropped or forgotten.
 //! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
 //!   Ids carry a generation: a stale one is an error, never another operation. An operation that
-//!   was cancelled has taken no signal and reaped no child. The ticket of a quiet write goes stale
-//!   when the write succeeds, not when a wait returns. An accepted cancel always has an answer: if
-//!   the kernel has taken a quiet write after all, the write makes its completion.
+//!   was cancelled has taken no signal and reaped no child. The ticket of a quiet write goes
+//!   stale when the write succeeds, not when a wait returns. An accepted cancel always has an
+//!   answer: if the kernel has taken a quiet write after all, the write makes its completion.
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
-//!   [owns](Op::owned_by) among them, then closes its descriptor; completions already delivered
-//!   survive it. `close` ends all operations, they are all delivered,
-//!   then `complete` says [`Reason::Closed`]; it is idempotent. A shutdown or close operation is
-//!   ordered after the writes queued before it. A source of signals restores, when it ends, what it
-//!   has changed in the process; one of a child leaves the child as it is, and to the program.
-//!   Dropping the driver closes what is open, asks
-//!   kernel and threads to end what they have, and waits for that for a bounded time (a second). A
-//!   buffer that the kernel may use for longer is left to it and
-//!   [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes when the
-//!   thread is done. The driver drops the program's values that no completion returns: the closure
-//!   of a job that never ran, the buffer of a quiet write that succeeded, and everything queued or
-//!   undelivered when the driver is dropped. It does so when its own state is whole again, catches
-//!   a panic of their `Drop`, after the panic hook, and [counts](crate::driver::panicked_drops) it.
-//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory
-//!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
-//!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
-//!   come back. (A read behind a lease does not: it moves the lease into memory of its own.) An
-//!   idle source holds no buffer. While half of the bound or more is in use, a multishot read waits
-//!   once its leases hold its source's share of the rest. A small lease (less than a quarter of its
-//!   swap buffer) in a write that has waited in its queue for 32 turns, or while reads wait for
-//!   memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any more,
-//!   and the completion gives the copy back. A larger lease stays where it is.
+//!   [owns](Op::owned_by) among them, then closes its descriptor. Completions that were delivered
+//!   before stay valid. `close` ends all operations; when all of them are delivered, `complete`
+//!   says [`Reason::Closed`]. A second `close` does nothing. A shutdown or close operation is
+//!   ordered after the writes queued before it. A source of signals restores, when it ends, what
+//!   it has changed in the process. A source of a child leaves the child to the program. Dropping
+//!   the driver closes what is open, asks kernel and threads to end what they have, and waits for
+//!   that for a bounded time (a second). A buffer that the kernel may use for longer is left to
+//!   it and [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes
+//!   when the thread is done. The driver drops the program's values that no completion returns:
+//!   the closure of a job that never ran, the buffer of a quiet write that succeeded, and
+//!   everything queued or undelivered when the driver is dropped. It does so when its own state
+//!   is whole again, catches a panic of their `Drop`, after the panic hook, and
+//!   [counts](crate::driver::panicked_drops) it.
+//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on
+//!   memory of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes
+//!   until the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a
+//!   lease to come back. (A read behind a lease does not: it moves the lease into memory of its
+//!   own.) An idle source holds no buffer. While half of the bound or more is in use, a multishot
+//!   read waits once its leases hold its source's share of the rest. A small lease (less than a
+//!   quarter of its swap buffer) in a write that has waited in its queue for 32 turns, or while
+//!   reads wait for memory, is copied and [counted](Counters::copied_leases): it holds no swap
+//!   buffer any more, and the completion gives the copy back. A larger lease stays where it is.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
-//!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
-//!   source instead.) The completion of an accepted operation always has room. One flooding source
-//!   cannot starve the others. Accepts wait while the source table is full.
+//!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends
+//!   the source instead.) The completion of an accepted operation always has room. One flooding
+//!   source cannot starve the others. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
 //!
@@ -121,7 +122,7 @@ pub use crate::verbs::{Complete, Submit, Wait};
 pub mod slots {
     //! Tables that a driver keeps its operations and sources in.
     //!
-    //! A [`Table`] gives out places with a generation: the name of a place that has been vacated is
+    //! A [`Table`] gives out slots with a generation: the name of a slot that was vacated stays
     //! stale for ever. It grows by chunks of 256 entries, so that entries never move and memory is
     //! never doubled. [`Operation`] is what a driver remembers of an operation in flight.
     pub use crate::operation::{InFlight, Operation};

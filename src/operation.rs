@@ -39,7 +39,7 @@ pub struct Operation {
     pub multishot: bool,
     /// Whether it makes no completion if it succeeds.
     pub quiet: bool,
-    /// The place is kept for another thread and holds no operation yet.
+    /// The slot is kept for another thread and holds no operation yet.
     pub reserved: bool,
     /// Whether the kernel has it, or it is to end when the kernel answers.
     pub in_flight: InFlight,
