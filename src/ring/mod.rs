@@ -1,5 +1,6 @@
 //! The io_uring kernel of the proactor: it completes reads and writes of streams in the kernel. For
-//! all other sources, polls of the ring report readiness.
+//! all other sources, polls of the ring report readiness. The loop itself moves bulk data of
+//! streams, unless the read is multishot (`proactor/started.rs`).
 //!
 //! ```text
 //!   start_recv / start_send ──entry──▶ ring ──one enter per wait──▶ completion ──▶ answer
