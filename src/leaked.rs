@@ -1,6 +1,7 @@
 //! Buffers that are left to a kernel that does not answer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::buf::Buf;
 
@@ -8,6 +9,10 @@ use crate::buf::Buf;
 pub(crate) const PATIENCE_NS: u64 = 1_000_000_000;
 
 static LEAKED: AtomicU64 = AtomicU64::new(0);
+
+/// Where the values are that were left to a kernel. Nothing reads this list: while it names them,
+/// leak checkers (LeakSanitizer, Miri, valgrind) call them reachable, and report only other leaks.
+static LEFT: Mutex<Vec<AtomicPtr<()>>> = Mutex::new(Vec::new());
 
 /// How many buffers this process has left to a kernel that had not ended its operations a second
 /// after their watcher, or their [`AioFiles`](crate::fs), was dropped: their memory is never used
@@ -27,5 +32,14 @@ pub fn leaked_buffers() -> u64 {
 /// ```
 pub fn leak(buf: Buf) {
     LEAKED.fetch_add(u64::from(buf.capacity() + buf.len() > 0), Ordering::Relaxed);
-    std::mem::forget(buf);
+    leave_to_kernel(buf);
+}
+
+/// Leaves a value for ever to the kernel, which may still use its memory: it is never dropped.
+pub(crate) fn leave_to_kernel<T: 'static>(value: T) {
+    let value = AtomicPtr::new(Box::into_raw(Box::new(value)).cast());
+    // A forked child must not wait: the thread that has the lock may be one of the parent.
+    if let Ok(mut left) = LEFT.try_lock() {
+        left.push(value);
+    }
 }

@@ -12,7 +12,7 @@
 //! more; else the buffer is leaked to the kernel, and counted.
 
 use super::*;
-use crate::leaked::PATIENCE_NS;
+use crate::leaked::{PATIENCE_NS, leave_to_kernel};
 
 /// The timeout of one `select` for answers.
 const MOMENT_NS: u64 = 1_000_000;
@@ -121,7 +121,9 @@ impl<K: Kernel> Proactor<K> {
         self.kernel_ops.busy -= 1;
         self.files.in_kernel -= 1;
         self.leave(slot);
-        std::mem::forget(self.files.lists.remove(&slot));
+        if let Some(list) = self.files.lists.remove(&slot) {
+            leave_to_kernel(list);
+        }
         self.fail_file(slot, ErrorKind::Os(libc::EIO), told.ending().is_some());
     }
 }

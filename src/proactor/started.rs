@@ -11,7 +11,7 @@
 //! kernel answers with the number of bytes that it has written.
 
 use super::*;
-use crate::leaked::{PATIENCE_NS, leak};
+use crate::leaked::{PATIENCE_NS, leak, leave_to_kernel};
 
 /// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
 /// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
@@ -384,7 +384,7 @@ impl<K: Kernel> Proactor<K> {
     /// Leaves the memory of all operations that the kernel has not ended to the kernel, for ever.
     pub(super) fn leak(&mut self) {
         self.kernel.abandon();
-        std::mem::forget(std::mem::take(&mut self.files.lists));
+        leave_to_kernel(std::mem::take(&mut self.files.lists));
         let started: Vec<u32> = self.ops.table.occupied().collect();
         for slot in started {
             if self.ops[slot].in_flight != InFlight::No {

@@ -13,6 +13,7 @@ use super::buffers::Buffers;
 use super::long_multishot::LongMultishot;
 use super::{READS, RECALL, Ring};
 use crate::buf::swap::Pool;
+use crate::leaked::leave_to_kernel;
 use crate::proactor::WAKE;
 use crate::quirks::Quirk;
 
@@ -72,7 +73,7 @@ impl Ring {
                 buffers.give_back(pool);
             } else {
                 // The kernel may still write into these buffers.
-                std::mem::forget(buffers);
+                leave_to_kernel(buffers);
             }
             // Without buffers, reads wait for a poll.
             self.buffers = match self.quirks.has(Quirk::WholeBuffers) {

@@ -9,6 +9,8 @@
 
 use std::io::IoSlice;
 
+use crate::leaked::leave_to_kernel;
+
 struct VectoredWrite {
     header: libc::msghdr,
     parts: Vec<libc::iovec>,
@@ -55,6 +57,6 @@ impl Messages {
 
     /// Leaves the queued messages to the kernel, which may still read them.
     pub(super) fn abandon(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.queued));
+        leave_to_kernel(std::mem::take(&mut self.queued));
     }
 }

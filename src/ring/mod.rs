@@ -45,6 +45,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::explain::Explain;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest};
+use crate::leaked::leave_to_kernel;
 use crate::proactor::{Answer, Kernel, OsCalls, Started, WAKE};
 use crate::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::source::{Handle, SourceKind};
@@ -478,7 +479,7 @@ unsafe impl Kernel for Ring {
 
     fn abandon(&mut self) {
         if let Some(buffers) = self.buffers.take() {
-            std::mem::forget(buffers);
+            leave_to_kernel(buffers);
         }
         self.messages.abandon();
         self.registered.abandon();

@@ -313,7 +313,6 @@ fn the_same_seed_is_the_same_work_on_files() {
 
 /// A lost answer of a file's work: it ends with EIO, and its buffer is left to the kernel.
 #[test]
-#[cfg_attr(miri, ignore = "the buffer is leaked on purpose, and Miri calls that a leak")]
 fn lost_answers_of_files_end_with_an_error() {
     let sim = sim(true, Faults::none());
     sim.write_file("a", pattern(9_000));
@@ -329,7 +328,6 @@ fn lost_answers_of_files_end_with_an_error() {
 /// What a read had moved before its answer was lost went with its buffer: the completion has
 /// neither. It counted bytes without a buffer.
 #[test]
-#[cfg_attr(miri, ignore = "the buffer is leaked on purpose, and Miri calls that a leak")]
 fn a_read_whose_rest_is_lost_has_no_bytes() {
     let faults = Faults { lost_answer: 0.3, short_file_read: 0.7, ..Faults::none() };
     let sim = sim(true, faults);
