@@ -41,10 +41,10 @@ mod worlds;
 use counts::Counts;
 use model::draw::{case, case_with_threads};
 use model::state::Model;
-use model::steps::{Case, Ending};
+use model::steps::{Case, Ending, Keep, Limits, Step};
 use programs::random;
 use seeds::each;
-use worlds::{Completed, Virtual, World, alone, descriptors};
+use worlds::{Completed, Network, Virtual, World, alone, descriptors};
 
 /// The most steps of a program.
 const STEPS: usize = 120;
@@ -232,6 +232,35 @@ mod sim {
     #[test]
     fn random_programs_keep_the_contract() {
         expect_all(&explore::<Virtual>(300, 100));
+    }
+
+    /// The loop takes a timer of another thread at its next wait: a timer of its own that it has
+    /// accepted meanwhile, for the same time, fires first. The model expected the other order.
+    #[test]
+    fn equal_timers_fire_in_the_order_in_which_the_loop_took_them() {
+        let timer = |remote| Step::Timer { ns: 5_000, absolute: true, remote };
+        let wait = Step::Wait { ns: Some(10_000_000), keep: Keep::Take };
+        let case = Case {
+            network: Network { seed: 1, faults: Faults::none(), buffer: 1000 },
+            limits: Limits {
+                operations: 64,
+                sources: 64,
+                queue: 16,
+                reserve: 4,
+                chunk: 256,
+                chunks: 4,
+                write_bytes: u32::MAX,
+                source_bytes: 4096,
+                turn_bytes: 4096,
+                events: 64,
+                quirks: "",
+                jobs: 16,
+                threads: 1,
+            },
+            steps: vec![timer(true), timer(false), wait.clone(), timer(true), timer(true), wait],
+            ending: Ending::Finish,
+        };
+        run::<Virtual>(&case).0.expect(0, ["Timer Done"]);
     }
 
     /// One program per seed, so that a failure is named by a small number.

@@ -509,15 +509,17 @@ impl<W: World> Model<W> {
         *last = Some(record.place);
     }
 
-    /// No timer fires while an earlier one has not.
+    /// No timer fires while an earlier one has not, or an equal one that the loop took before it.
     fn check_timers(&self, index: usize) {
         let Some(due) = self.ops[index].due else {
             return;
         };
+        let turn = |op: usize| (self.ops[op].accepted_at, op);
         for other in self.pending() {
             let record = &self.ops[other];
             let earlier = record.overdue.is_some_and(|overdue| overdue < due);
-            let equal = other < index && record.overdue == Some(due) && record.timeout.is_none();
+            let first = turn(other) < turn(index) && record.timeout.is_none();
+            let equal = first && record.overdue == Some(due);
             let before = record.code == OpCode::Timer && !record.queued && (earlier || equal);
             let asked = record.cancelled_at.is_some() || record.due_now;
             assert!(!before || asked, "{:?} fired before {record:?}", self.ops[index]);
