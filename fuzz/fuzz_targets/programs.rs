@@ -104,7 +104,8 @@ fn network(u: &mut Unstructured) -> Result<Network> {
         0 => Faults::none(),
         1 => Faults::transient(0.3),
         2 => Faults::transient(0.1),
-        _ => Faults::all(0.1),
+        // More work on files reaches the kernel.
+        _ => Faults { cache_miss: 0.8, ..Faults::all(0.1) },
     };
     // With smaller ones, or more faults, a program takes seconds on the kernel that completes.
     let buffer = *u.choose(&[200, 1000, 4000, 64 << 10])?;
