@@ -14,7 +14,7 @@
 use super::*;
 use crate::leaked::{PATIENCE_NS, leave_to_kernel};
 
-/// The timeout of one `select` for answers.
+/// How long the kernel has to answer a recall before the next one.
 const MOMENT_NS: u64 = 1_000_000;
 
 impl<K: Kernel> Proactor<K> {
@@ -25,15 +25,16 @@ impl<K: Kernel> Proactor<K> {
         let until_ns = self.kernel.now_ns().saturating_add(PATIENCE_NS);
         self.kernel_ops.recovering = true;
         let mut empty = false;
-        while !empty && self.looks_until(until_ns) {
+        while !empty && self.left_ns(until_ns) > 0 {
             empty = self.kernel.recall();
-            if !empty && !self.look_for_lost() {
+            if !empty && !self.look_for_lost(MOMENT_NS) {
                 break;
             }
         }
         // A recall does not find requests that a device has; their answers may still come.
-        while empty && self.files.in_kernel > 0 && self.looks_until(until_ns) {
-            if !self.look_for_lost() {
+        while empty && self.files.in_kernel > 0 {
+            let left_ns = self.left_ns(until_ns);
+            if left_ns == 0 || !self.look_for_lost(left_ns) {
                 break;
             }
         }
@@ -49,12 +50,13 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    fn looks_until(&mut self, until_ns: u64) -> bool {
-        self.kernel.now_ns() < until_ns
+    fn left_ns(&mut self, until_ns: u64) -> u64 {
+        until_ns.saturating_sub(self.kernel.now_ns())
     }
 
-    fn look_for_lost(&mut self) -> bool {
-        let count = self.kernel.select(Some(MOMENT_NS));
+    /// Waits for answers, for at most so long. False if the kernel cannot wait.
+    fn look_for_lost(&mut self, most_ns: u64) -> bool {
+        let count = self.kernel.select(Some(most_ns));
         count.map(|count| self.apply(count)).is_ok()
     }
 
