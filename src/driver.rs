@@ -2,10 +2,9 @@
 //!
 //! Operations cross layers through two verbs only: [`Submit`] and [`Complete`]. The
 //! [`Reactor`](crate::reactor::Reactor) speaks them (its operation is an interest, its item is
-//! readiness), so do the [`Proactor`](crate::kernel::Proactor), Linux AIO (`AioFiles` in
-//! [`fs`](crate::fs)) and the [`Watcher`](crate::Watcher).
-//! A [`Driver`] speaks them over [`Op`] and [`Completion`] and owns the descriptors. One that is
-//! written outside this crate plugs in through
+//! readiness), and so do the [`Proactor`](crate::kernel::Proactor), Linux AIO (`AioFiles` in
+//! [`fs`](crate::fs)) and the [`Watcher`](crate::Watcher). A [`Driver`] speaks them over [`Op`] and
+//! [`Completion`] and owns the descriptors. One that is written outside this crate plugs in through
 //! [`Watcher::with_driver`](crate::Watcher::with_driver).
 //!
 //! # The contract
@@ -14,66 +13,67 @@
 //!
 //! - **C1 exactly once.** An accepted operation ends in exactly one final completion. A multishot
 //!   operation delivers any number of completions with `has_more` before it. Nothing is delivered
-//!   from inside `submit`. A refused submission reports nothing later and hands the operation
-//!   back with its buffer. The one exception is a [quiet](crate::Op::quiet) write: if it succeeds
-//!   it makes no completion, is counted ([`quiet_done`](Counters::quiet_done)), and the driver
-//!   drops its buffer; every other end makes exactly one, with the buffer. So `submitted` is what
-//!   has finally completed, `quiet_done` and `in_flight` together.
-//! - **C2 how it ends.** Done, end of file, error of the system, deadline, cancelled, source
-//!   aborted, watcher closed, torn, overflow of its source's writes. Every completion says how
-//!   many bytes moved. A result that is a descriptor is owned from the moment the kernel hands it
-//!   over: a completion dropped unread leaks nothing.
-//! - **C3 order.** Per source and direction, operations take bytes in submission order. Those
-//!   that end done, at the end of file or with an error of the system complete in that order; one
-//!   that is cancelled or expires before it moved a byte may overtake. A stream write that ends
-//!   partly sent ends the writes already queued behind it (torn, 0 bytes); later ones proceed.
-//!   Reads and writes are independent. Any number may be outstanding. A source that
-//!   [`Driver::connect`] makes takes operations at once: they wait for its connect, whose
-//!   completion is delivered before theirs. If it fails, they end with 0 bytes and its errno
-//!   (`ETIMEDOUT` after its deadline, `ECANCELED` after a cancel), and later submissions are
-//!   refused with this errno, except a close. An operation that is cancelled or expires may
-//!   complete before the connect, too.
-//! - **C4 deadlines.** Absolute, on any operation, never early, late by no more than the wait's
-//!   granularity. An operation at the head of its queue whose deadline has passed at submission
-//!   has one try: data that is there wins. A deadline leaves the source usable. Work on a file
-//!   that has begun goes on to its end, and its completion says that it is
-//!   [late](Completion::is_late). [`Driver::reschedule`] moves the deadline of any operation in
-//!   flight, gives it its first one, or moves a timer. An *idle timeout*
-//!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
-//!   either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms
+//!   from inside `submit`. A refused submission reports nothing later and hands the operation back
+//!   with its buffer. The one exception is a [quiet](crate::Op::quiet) write: if it succeeds it
+//!   makes no completion, is counted ([`quiet_done`](Counters::quiet_done)), and the driver drops
+//!   its buffer; every other end makes exactly one, with the buffer. So the counter `submitted` is
+//!   the sum of the final completions, `quiet_done` and `in_flight`.
+//! - **C2 how it ends.** An operation ends in one of these ways: done, end of file, error of the
+//!   system, deadline, cancelled, source aborted, watcher closed, torn, overflow of its source's
+//!   writes. Every completion says how many bytes moved. A result that is a descriptor is owned
+//!   from the moment the kernel hands it over: a completion dropped unread leaks nothing.
+//! - **C3 order.** Per source and direction, operations take bytes in submission order. Operations
+//!   that end as done, at the end of file or with an error of the system complete in that order; an
+//!   operation that is cancelled or expires before it moved a byte may overtake others. A stream
+//!   write that ends partly sent ends the writes already queued behind it (torn, 0 bytes); writes
+//!   submitted later proceed. Reads and writes are independent. Any number of operations may be
+//!   outstanding. A source that [`Driver::connect`] makes takes operations at once: they wait for
+//!   its connect, whose completion is delivered before theirs. If the connect fails, they end with
+//!   0 bytes and its errno (`ETIMEDOUT` after its deadline, `ECANCELED` after a cancel), and later
+//!   submissions are refused with this errno, except a close. An operation that is cancelled or
+//!   expires may complete before the connect, too.
+//! - **C4 deadlines.** Any operation may have a deadline, which is an absolute time. No operation
+//!   expires early, and none later than the granularity of the wait allows. An operation at the
+//!   head of its queue whose deadline has passed at submission has one try: data that is there
+//!   wins. A deadline leaves the source usable. Work on a file that has begun goes on to its end,
+//!   and its completion says that it is [late](Completion::is_late). [`Driver::reschedule`] moves
+//!   the deadline of any operation in flight, gives it its first one, or moves a timer. An *idle
+//!   timeout* ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved,
+//!   in either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms
 //!   if that is more. The time without a read in flight, or while a read waits for a lease, does
 //!   not count. The source stays usable.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever
 //!   is dropped or forgotten.
-//! - **C6 cancel.** A request; the completion is the answer. Partial bytes are kept and counted.
-//!   Ids carry a generation: a stale one is an error, never another operation. An operation that
-//!   was cancelled has taken no signal and reaped no child. The ticket of a quiet write goes
-//!   stale when the write succeeds, not when a wait returns. An accepted cancel always has an
-//!   answer: if the kernel has taken a quiet write after all, the write makes its completion.
+//! - **C6 cancel.** A cancel is a request; the completion of the operation is its answer. Partial
+//!   bytes are kept and counted. Ids carry a generation: a stale one is an error, never another
+//!   operation. An operation that was cancelled has taken no signal and reaped no child. The ticket
+//!   of a quiet write goes stale when the write succeeds, not when a wait returns. An accepted
+//!   cancel always has an answer: if the kernel has taken a quiet write after all, the write makes
+//!   its completion.
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
 //!   [owns](Op::owned_by) among them, then closes its descriptor. Completions that were delivered
 //!   before stay valid. `close` ends all operations; when all of them are delivered, `complete`
 //!   says [`Reason::Closed`]. A second `close` does nothing. A shutdown or close operation is
-//!   ordered after the writes queued before it. A source of signals restores, when it ends, what
-//!   it has changed in the process. A source of a child leaves the child to the program. Dropping
-//!   the driver closes what is open, asks kernel and threads to end what they have, and waits for
-//!   that for a bounded time (a second). A buffer that the kernel may use for longer is left to
-//!   it and [counted](crate::driver::leaked_buffers), never freed; one that a thread has goes
-//!   when the thread is done. The driver drops the program's values that no completion returns:
-//!   the closure of a job that never ran, the buffer of a quiet write that succeeded, and
-//!   everything queued or undelivered when the driver is dropped. It does so when its own state
-//!   is whole again, catches a panic of their `Drop`, after the panic hook, and
-//!   [counts](crate::driver::panicked_drops) it.
-//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on
-//!   memory of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes
-//!   until the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a
-//!   lease to come back. (A read behind a lease does not: it moves the lease into memory of its
-//!   own.) An idle source holds no buffer. While half of the bound or more is in use, a multishot
-//!   read waits once its leases hold its source's share of the rest. A small lease (less than a
-//!   quarter of its swap buffer) in a write that has waited in its queue for 32 turns, or while
-//!   reads wait for memory, is copied and [counted](Counters::copied_leases): it holds no swap
-//!   buffer any more, and the completion gives the copy back. A larger lease stays where it is.
+//!   ordered after the writes queued before it. A source of signals restores, when it ends, what it
+//!   has changed in the process. A source of a child leaves the child to the program. Dropping the
+//!   driver closes what is open, asks the kernel and the threads to end the operations that they
+//!   have, and waits for their end for a bounded time (a second). A buffer that the kernel may use
+//!   for longer is left to it and [counted](crate::driver::leaked_buffers), never freed; a buffer
+//!   that a thread has is dropped when the thread is done. The driver drops the program's values
+//!   that no completion returns: the closure of a job that never ran, the buffer of a quiet write
+//!   that succeeded, and everything queued or undelivered when the driver is dropped. It drops them
+//!   when its own state is whole again. It catches a panic of their `Drop`, after the panic hook
+//!   has run, and [counts](crate::driver::panicked_drops) the panic.
+//! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory
+//!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
+//!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
+//!   come back. (A read behind a lease does not wait: it moves the lease into memory of its own.)
+//!   An idle source holds no buffer. While half of the bound or more is in use, a multishot read
+//!   waits once its leases hold its source's share of the rest. A small lease (less than a quarter
+//!   of its swap buffer) in a write that has waited in its queue for 32 turns, or while reads wait
+//!   for memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any
+//!   more, and the completion gives the copy back. A larger lease stays where it is.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends
 //!   the source instead.) The completion of an accepted operation always has room. One flooding
@@ -86,11 +86,10 @@
 //! [`slots::Table`] keeps sources and operations in flight,
 //! [`Deadlines`](crate::driver::deadlines::Deadlines) their deadlines,
 //! [`Pool`](crate::driver::swap::Pool) the swap buffers, [`Remote`](crate::driver::remote::Remote)
-//! the other threads' requests. [`Op::into_parts`] opens an operation, whatever it is;
-//! [`Task::run`] does the work that blocks, on a thread of the driver's. [`discard`] drops what is
-//! the program's, and [`leak`] leaves a buffer to the kernel: see C7. `examples/own_driver.rs`
-//! is a driver around another one, `tests/custom_driver.rs` one that serves sockets and files
-//! itself.
+//! the other threads' requests. [`Op::into_parts`] takes any operation apart; [`Task::run`] does
+//! the work that blocks, on a thread of the driver. [`discard`] drops values of the program, and
+//! [`leak`] leaves a buffer to the kernel: see C7. `examples/own_driver.rs` is a driver around
+//! another one, `tests/custom_driver.rs` one that serves sockets and files itself.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -193,8 +192,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
     /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed
-    /// last. Until then the source has no descriptor, and answers `ENOTCONN` where one is asked
-    /// for; after a failure it answers the errno. An abort ends the connect.
+    /// last. Until then the source has no descriptor, and a call that needs one answers `ENOTCONN`;
+    /// after a failure such a call answers the errno. An abort ends the connect.
     ///
     /// The families of the addresses alternate. Attempts begin with the delay of `options` between
     /// them, the next one at once when one fails; when one succeeds, the others close (RFC 8305,
@@ -255,8 +254,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
-    /// Gives the source a token: of its operations accepted from now on, those whose own token is 0
-    /// carry it. 0 takes it away.
+    /// Gives the source a token: its operations that are accepted from now on carry it, unless they
+    /// have a token of their own. 0 takes the source's token away.
     ///
     /// # Errors
     /// [`Reason::Stale`].
@@ -314,8 +313,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Reason::Unsupported)
     }
 
-    /// A buffer of at least `len` bytes at a multiple of 4096: in memory that the driver's kernel
-    /// knows beforehand, where there is such and it has room.
+    /// A buffer of at least `len` bytes at a multiple of 4096. It is in memory that is registered
+    /// with the driver's kernel, if there is such memory and it has room.
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         AlignedBuf::with_capacity(len, 4096)
     }
@@ -416,7 +415,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Watcher::wait_for`](crate::Watcher::wait_for).
     ///
     /// # Errors
-    /// [`Reason::Stale`]: this ticket gets no completion any more. [`Reason::Full`] with
+    /// [`Reason::Stale`]: no completion of this ticket will come any more. [`Reason::Full`] with
     /// [`Limit::Completions`](crate::Limit::Completions): too many others wait; with
     /// [`Limit::SwapBytes`](crate::Limit::SwapBytes) or [`Limit::Sources`](crate::Limit::Sources):
     /// other completions may hold the memory or the place that the operation waits for. Otherwise

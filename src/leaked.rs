@@ -5,24 +5,25 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::buf::Buf;
 
-/// How long the owner of operations that the kernel has waits for their end when it is dropped.
+/// When the owner of operations in the kernel is dropped: how long it waits for their end.
 pub(crate) const PATIENCE_NS: u64 = 1_000_000_000;
 
 static LEAKED: AtomicU64 = AtomicU64::new(0);
 
-/// Where the values are that were left to a kernel. Nothing reads this list: while it names them,
-/// leak checkers (LeakSanitizer, Miri, valgrind) call them reachable, and report only other leaks.
+/// The addresses of the values that were left to a kernel. Nothing reads this list: while it names
+/// them, leak checkers (LeakSanitizer, Miri, valgrind) call them reachable, and report only other
+/// leaks.
 static LEFT: Mutex<Vec<AtomicPtr<()>>> = Mutex::new(Vec::new());
 
-/// How many buffers this process has left to a kernel that had not ended its operations a second
-/// after their watcher, or their [`AioFiles`](crate::fs), was dropped: their memory is never used
-/// again. (A file system that does not answer.)
+/// How many buffers this process has left to a kernel, because the kernel had not ended an
+/// operation a second after its watcher, or its [`AioFiles`](crate::fs), was dropped. (For example,
+/// the file system does not answer.) The memory of these buffers is never used again.
 pub fn leaked_buffers() -> u64 {
     LEAKED.load(Ordering::Relaxed)
 }
 
-/// Leaves a buffer for ever to the kernel, which has not ended its operation, and
-/// [counts](leaked_buffers) it (for authors of drivers).
+/// Leaves a buffer for ever to the kernel, which has not ended the buffer's operation, and
+/// [counts](leaked_buffers) the buffer (for authors of drivers).
 ///
 /// ```
 /// use windlass::Buf;
@@ -38,7 +39,7 @@ pub fn leak(buf: Buf) {
 /// Leaves a value for ever to the kernel, which may still use its memory: it is never dropped.
 pub(crate) fn leave_to_kernel<T: 'static>(value: T) {
     let value = AtomicPtr::new(Box::into_raw(Box::new(value)).cast());
-    // A forked child must not wait: the thread that has the lock may be one of the parent.
+    // A forked child must not wait: the thread that has the lock may exist only in the parent.
     if let Ok(mut left) = LEFT.try_lock() {
         left.push(value);
     }

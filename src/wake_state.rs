@@ -99,8 +99,8 @@ mod loom_tests {
         }))
     }
 
-    /// R1: the loop sees every request that is queued before it is notified, before it sleeps for
-    /// good.
+    /// R1: if a request is queued before the `notify`, the loop sees the request before it sleeps
+    /// for good.
     #[test]
     fn no_notification_is_lost() {
         let mut model = loom::model::Builder::new();
