@@ -7,10 +7,10 @@
 //!   request comes after that request.
 //! - (I2) While the overflow has entries, all refusable requests are refused.
 //!
-//! An overflow entry counts until it is handed out, so no request passes it (I2). The loop hands it
-//! out once it finds the bounded queue empty *after* taking the entry from the overflow: the
-//! requests queued before the entry are gone by then. An empty queue before that moment proves
-//! nothing, because another thread may have filled it since.
+//! An overflow entry counts until it is handed out, so no request passes it (I2). The loop first
+//! takes the entry from the overflow. It hands the entry out once it *then* finds the bounded queue
+//! empty: the requests queued before the entry are gone by that time. An empty queue before that
+//! moment proves nothing, because another thread may have filled it since.
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -59,7 +59,7 @@ impl<T> MpscQueue<T> for Channel<T> {
 impl<T> InboxQueues<Channel<T>> {
     /// Whether a refusable request would be accepted now.
     pub(super) fn has_room(&self) -> bool {
-        self.behind.load(Ordering::SeqCst) == 0 && !self.queue.sender.is_full()
+        self.overflow_len.load(Ordering::SeqCst) == 0 && !self.queue.sender.is_full()
     }
 
     /// The number of items in the queues.
@@ -73,12 +73,12 @@ pub(super) struct InboxQueues<Q> {
     pub(super) queue: Q,
     overflow: Q,
     /// Overflow entries that were not handed out yet.
-    behind: AtomicUsize,
+    overflow_len: AtomicUsize,
 }
 
 impl<Q> InboxQueues<Q> {
     pub(super) fn new(queue: Q, overflow: Q) -> InboxQueues<Q> {
-        InboxQueues { queue, overflow, behind: AtomicUsize::new(0) }
+        InboxQueues { queue, overflow, overflow_len: AtomicUsize::new(0) }
     }
 
     /// Queues a refusable item, or hands it back.
@@ -86,7 +86,7 @@ impl<Q> InboxQueues<Q> {
     where
         Q: MpscQueue<T>,
     {
-        match self.behind.load(Ordering::SeqCst) {
+        match self.overflow_len.load(Ordering::SeqCst) {
             0 => self.queue.try_push(item),
             _ => Err(item),
         }
@@ -98,7 +98,7 @@ impl<Q> InboxQueues<Q> {
         Q: MpscQueue<T>,
     {
         if let Err(item) = self.send(item) {
-            self.behind.fetch_add(1, Ordering::SeqCst);
+            self.overflow_len.fetch_add(1, Ordering::SeqCst);
             let sent = self.overflow.try_push(item);
             debug_assert!(sent.is_ok(), "the overflow has no bound of its own");
         }
@@ -114,7 +114,7 @@ impl<Q> InboxQueues<Q> {
                 return Some(item);
             }
             if let Some(item) = held.take() {
-                self.behind.fetch_sub(1, Ordering::SeqCst);
+                self.overflow_len.fetch_sub(1, Ordering::SeqCst);
                 return Some(item);
             }
             *held = Some(self.overflow.try_pop()?);

@@ -36,7 +36,7 @@ pub enum Request {
     Submit(Ticket, Op),
     /// Cancel this operation.
     Cancel(Ticket),
-    /// Give this operation another deadline, in nanoseconds, as in an operation.
+    /// Give this operation another deadline, in nanoseconds and in the form that operations carry.
     Reschedule(Ticket, u64),
     /// Abort this source.
     Abort(Source),
@@ -106,7 +106,7 @@ struct Aside {
 /// The loop's end.
 pub struct Remote {
     shared: Arc<RemoteShared>,
-    /// Requests that were looked through: the next to be taken.
+    /// Requests that `look_for` has searched. They are the next to be taken.
     aside: RefCell<Aside>,
     /// Whether a submitter was ever given out; until then nothing is reserved.
     in_use: bool,
@@ -138,7 +138,7 @@ impl Remote {
         self.in_use
     }
 
-    /// Tells that `source` exists, so that other threads may abort it. A driver calls this for
+    /// Publishes that `source` exists, so that other threads may abort it. A driver calls this for
     /// every source that it gives to its user, and at the first submitter for all existing sources.
     /// An abort of any other name is dropped. (Sources that other threads attach need no call.)
     #[inline]
@@ -160,7 +160,7 @@ impl Remote {
         self.shared.wake.clone()
     }
 
-    /// Has the next turn look for requests.
+    /// Makes the next turn look for requests.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify();
     }
@@ -248,7 +248,7 @@ impl Remote {
 
     /// Fills the reserve with ids from `source` and `ticket` until it is full or they return none,
     /// and wakes the threads that wait for room. Call it after taking requests. True if threads
-    /// wait and no id was left for them: then call it again when a place has become vacant.
+    /// wait and no id was left for them: then call it again when a slot has become vacant.
     pub fn fill(
         &mut self,
         mut source: impl FnMut() -> Option<Source>,
@@ -273,9 +273,9 @@ impl Remote {
         // Wake threads only when there is room: otherwise they would wake the loop for ids, and be
         // woken again.
         if std::mem::take(&mut self.has_room) {
-            room.tell();
+            room.wake_all();
         }
-        (sources.sender.is_empty() || tickets.sender.is_empty()) && room.is_waited_for()
+        (sources.sender.is_empty() || tickets.sender.is_empty()) && room.has_waiting()
     }
 
     /// Refuses submitters from now on, and threads that wait for room. Requests queued before can
@@ -287,7 +287,7 @@ impl Remote {
             // falls; and no thread of this process waits for room.
             return;
         }
-        self.shared.room.tell();
+        self.shared.room.wake_all();
         // Threads that passed the gate before are inside a `try_send`, which does not block.
         while self.shared.gate.load(Ordering::SeqCst) != CLOSED {
             std::thread::yield_now();
@@ -307,7 +307,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.close();
         if !self.is_quiet() {
-            // To empty the channel would be to wait for threads that do not exist in this process.
+            // Emptying the channel would wait for threads that do not exist in this process.
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }

@@ -45,7 +45,7 @@ impl Names {
         u64::from(source.generation().get()) << 32 | state
     }
 
-    /// Called when the loop gives out a slot.
+    /// Sets the entry of a slot that the loop gives out.
     fn give(&self, source: Source, state: u64) {
         let Some((chunk, at)) = Names::find(source.index()) else { return };
         let entries = self.chunks[chunk].get_or_init(|| {
@@ -63,7 +63,7 @@ impl Names {
     }
 
     /// The loop has opened this source. (A thread that learns the name has synchronized with this
-    /// store: hence no ordering.)
+    /// store, so the store needs no ordering.)
     pub(super) fn open(&self, source: Source) {
         self.give(source, OPEN);
     }

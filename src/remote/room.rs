@@ -20,11 +20,11 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// Marks a thread that may be the loop's: it has called `submitter`, and the loop has taken no turn
-/// since.
+/// Marks the number of a thread that is perhaps the loop's: the thread has called `submitter`, and
+/// the loop has taken no turn since.
 const PERHAPS: u64 = 1 << 63;
 
-/// Whether the loop runs on the calling thread, which then must not wait for it.
+/// Whether the loop runs on the calling thread. If so, this thread must not wait for the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     /// The loop runs on another thread.
@@ -39,9 +39,9 @@ pub(super) enum Runs {
 pub(super) struct Room {
     /// The number of threads that wait, or are about to.
     waiting: AtomicUsize,
-    /// How often the loop has woken them.
-    told: Mutex<u64>,
-    bell: Condvar,
+    /// How often the loop has woken the waiting threads.
+    wakes: Mutex<u64>,
+    condvar: Condvar,
     /// The number of the thread that the loop runs on; 0 while that is unknown.
     runner: AtomicU64,
 }
@@ -50,14 +50,14 @@ impl Room {
     pub(super) fn new() -> Room {
         Room {
             waiting: AtomicUsize::new(0),
-            told: Mutex::new(0),
-            bell: Condvar::new(),
+            wakes: Mutex::new(0),
+            condvar: Condvar::new(),
             runner: AtomicU64::new(0),
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, u64> {
-        self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn wakes(&self) -> MutexGuard<'_, u64> {
+        self.wakes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Registers the calling thread as waiting. After this, and before each sleep, it looks for
@@ -65,20 +65,20 @@ impl Room {
     pub(super) fn enter(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        Waiting { room: self, told: *self.told() }
+        Waiting { room: self, wakes: *self.wakes() }
     }
 
     /// Whether threads wait. Call it after making room, or after closing.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(super) fn has_waiting(&self) -> bool {
         fence(Ordering::SeqCst);
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Wakes the waiting threads: the loop has made room, or never will.
-    pub(super) fn tell(&self) {
-        if self.is_waited_for() {
-            *self.told() += 1;
-            self.bell.notify_all();
+    pub(super) fn wake_all(&self) {
+        if self.has_waiting() {
+            *self.wakes() += 1;
+            self.condvar.notify_all();
         }
     }
 
@@ -109,7 +109,7 @@ impl Room {
 
     #[cfg(test)]
     pub(super) fn lock(&self) -> MutexGuard<'_, u64> {
-        self.told()
+        self.wakes()
     }
 
     #[cfg(test)]
@@ -121,26 +121,27 @@ impl Room {
 /// A thread that waits, until this is dropped.
 pub(super) struct Waiting<'a> {
     room: &'a Room,
-    told: u64,
+    wakes: u64,
 }
 
 impl Waiting<'_> {
     /// Sleeps until there may be room; false after `until`.
     pub(super) fn sleep(&mut self, until: Option<Instant>) -> bool {
-        let mut told = self.room.told();
-        while *told == self.told {
+        let mut wakes = self.room.wakes();
+        while *wakes == self.wakes {
             let Some(until) = until else {
-                told = self.room.bell.wait(told).unwrap_or_else(|poisoned| poisoned.into_inner());
+                wakes =
+                    self.room.condvar.wait(wakes).unwrap_or_else(|poisoned| poisoned.into_inner());
                 continue;
             };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            let slept = self.room.bell.wait_timeout(told, left);
-            told = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let slept = self.room.condvar.wait_timeout(wakes, left);
+            wakes = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
-        self.told = *told;
+        self.wakes = *wakes;
         true
     }
 }
@@ -194,12 +195,12 @@ mod loom_tests {
                 .collect();
             for _ in 0..2 {
                 space.fetch_add(1, Ordering::Relaxed);
-                room.tell();
+                room.wake_all();
             }
             for thread in threads {
                 thread.join().unwrap();
             }
-            assert!(!room.is_waited_for());
+            assert!(!room.has_waiting());
         });
     }
 }
