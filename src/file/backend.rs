@@ -7,8 +7,8 @@ pub(crate) const VARIABLE: &str = "WINDLASS_FILES";
 
 /// The mechanism that serves file operations which cannot complete at once.
 ///
-/// Reads of what is in the page cache are done at once on Linux, whichever is chosen; what the
-/// chosen one does not do (opening, renaming, buffered writes …) threads do.
+/// On Linux, reads of bytes in the page cache are done at once, whichever backend is chosen.
+/// Threads do what the chosen backend does not do (opening, renaming, buffered writes …).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileBackend {
@@ -29,7 +29,7 @@ pub enum FileBackend {
     Uring,
 }
 
-/// A name that is no backend's.
+/// A name that no backend has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBackend(String);
 

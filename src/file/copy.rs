@@ -13,10 +13,11 @@ use crate::sys::step::errno_of;
 use crate::sys::{Moved, descriptor, os_errno, os_error, path, sendfile};
 
 /// Copies bytes and permissions of the regular file `from`. A file copied onto itself stays as it
-/// is. When it fails, a target that it has made is removed; one that was there is left cut.
+/// is. If the copy fails, it removes a target that it has created. A target that existed before is
+/// left truncated.
 ///
-/// `EISDIR` for a directory and `EINVAL` for other files that are not regular; else the errors of
-/// open(2), read(2), write(2) and close(2).
+/// Fails with `EISDIR` for a directory, with `EINVAL` for other files that are not regular, and
+/// with the errors of open(2), read(2), write(2) and close(2).
 pub(super) fn copy(from: &Path, to: &Path, options: CopyOptions) -> Progress {
     match prepare(from, to, options) {
         Err(error) => (0, Err(errno_of(&error))),
@@ -39,7 +40,7 @@ struct Pair {
     from: File,
     to: File,
     known: Metadata,
-    /// The target was not there before.
+    /// The target did not exist before.
     made: bool,
 }
 
@@ -84,9 +85,9 @@ impl Pair {
     }
 }
 
-/// Copies up to the end of `from`, and ignores its size: files of /proc have none, and
-/// copy_file_range(2) finds nothing in them (Linux 5.3 to 5.18), so that its end is the end only if
-/// a read says so.
+/// Copies up to the end of `from`, whatever its size says: files of /proc have size 0. In Linux 5.3
+/// to 5.18 copy_file_range(2) finds no bytes in them, so only a read that finds no bytes proves the
+/// end.
 fn bytes(from: RawFd, to: RawFd) -> Progress {
     let mut memory = Vec::new();
     repeat(u64::MAX, |done| {

@@ -13,8 +13,8 @@ pub(crate) const MOST_ENTRIES: usize = 65_536;
 
 /// A directory that is read part by part: [`Op::read_dir_part`](crate::Op::read_dir_part).
 ///
-/// It holds the directory open from the first part on, at the next name; dropping it closes the
-/// directory. Each name that exists throughout comes once. A name that is created or removed
+/// From the first part on it holds the directory open, at the next name. Dropping it closes the
+/// directory. Each name that exists all the time comes once. A name that is created or removed
 /// meanwhile may come or not.
 pub struct DirReader(DirPosition);
 
@@ -60,7 +60,7 @@ impl fmt::Debug for DirReader {
     }
 }
 
-/// All of a directory; `None` for one of more than [`MOST_ENTRIES`] names.
+/// All entries of a directory; `None` if it has more than [`MOST_ENTRIES`] names.
 pub(crate) fn whole(path: PathBuf) -> io::Result<Option<Vec<DirEntry>>> {
     let DirPart { entries, rest } = DirReader::new(path).read(MOST_ENTRIES)?;
     let more = match rest {

@@ -1,10 +1,10 @@
-//! The facts that a driver remembers of a file, so that it does not ask again for what was refused
-//! once.
+//! The facts that a driver remembers of a file, so that it does not try again what the kernel has
+//! refused once.
 
 use crate::sys::fd::RawFd;
 use crate::sys::{OpenMode, fs, stat};
 
-/// Known, and how its operations go: packed into a word of its source.
+/// The facts of a file, packed into one word of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts(u64);
 
@@ -26,7 +26,7 @@ impl Facts {
         let (memory, offset) = alignment.unwrap_or((4096, 4096));
         let log = |size: u32| u64::from(size.max(1).ilog2());
         let mut bits = KNOWN | log(memory) << MEMORY_SHIFT | log(offset) << OFFSET_SHIFT;
-        // Direct reads bypass the page cache, so it is not asked for them.
+        // Direct reads bypass the page cache, so we do not ask the cache for their bytes.
         bits |= if how.direct { DIRECT | NOT_NOW } else { 0 };
         bits |= if how.appends { APPENDS } else { 0 };
         bits |= if how.synchronous { SYNCHRONOUS } else { 0 };
@@ -61,25 +61,26 @@ impl Facts {
         self.0 & bits != 0
     }
 
-    /// Whether the file was asked.
+    /// Whether the system was asked for the facts.
     pub const fn is_known(self) -> bool {
         self.has(KNOWN)
     }
 
-    /// It bypasses the page cache.
+    /// Whether the file bypasses the page cache.
     pub const fn is_direct(self) -> bool {
         self.has(DIRECT)
     }
 
-    /// Its writes go to its end, so that one that is out in part must not be begun again.
+    /// Whether writes go to the end of the file. Then a write that was done in part must not start
+    /// again.
     pub const fn appends(self) -> bool {
         self.has(APPENDS)
     }
 
-    /// Whether writes of the file hold a lock of it from their start to their end. Writes into the
-    /// page cache do, and none of them waits for the disk. (Synchronous writes wait without the
+    /// Whether a write holds the lock of the file from its start to its end. Writes into the page
+    /// cache do so, and do not wait for the disk. (Synchronous writes wait for the disk without the
     /// lock, and share their waits.)
-    pub(crate) const fn writes_in_a_row(self) -> bool {
+    pub(crate) const fn locks_for_writes(self) -> bool {
         !self.has(DIRECT | SYNCHRONOUS)
     }
 
@@ -95,16 +96,16 @@ impl Facts {
     }
 
     /// Whether the kernel has refused to do the file's direct reads and writes without waiting.
-    pub(crate) const fn is_refused(self) -> bool {
+    pub(crate) const fn is_direct_refused(self) -> bool {
         self.has(REFUSED)
     }
 
     /// Notes that the kernel cannot do direct reads and writes of the file without waiting.
-    pub(crate) fn refuse(&mut self) {
+    pub(crate) fn refuse_direct(&mut self) {
         self.0 |= REFUSED;
     }
 
-    /// The number of bytes of which offsets and lengths of direct I/O must be multiples.
+    /// Offsets and lengths of direct I/O must be multiples of this number of bytes.
     pub(crate) const fn block(self) -> u64 {
         1 << (self.0 >> OFFSET_SHIFT & 0xff)
     }
@@ -124,18 +125,18 @@ mod tests {
     fn what_is_remembered_of_a_file() {
         let mut facts = Facts::new(OpenMode { appends: true, ..OpenMode::default() }, None);
         assert!(facts.is_known() && facts.appends() && !facts.is_direct());
-        assert!(facts.writes_in_a_row());
-        assert!(facts.may_read_now() && !facts.is_refused());
+        assert!(facts.locks_for_writes());
+        assert!(facts.may_read_now() && !facts.is_direct_refused());
         facts.never_read_now();
-        facts.refuse();
+        facts.refuse_direct();
         assert_eq!(Facts::from_bits(facts.bits()), facts);
-        assert!(!facts.may_read_now() && facts.is_refused());
+        assert!(!facts.may_read_now() && facts.is_direct_refused());
 
         let facts = Facts::new(OpenMode { synchronous: true, ..OpenMode::default() }, None);
-        assert!(!facts.writes_in_a_row() && facts.may_read_now());
+        assert!(!facts.locks_for_writes() && facts.may_read_now());
 
         let facts = Facts::new(OpenMode { direct: true, ..OpenMode::default() }, Some((4, 512)));
-        assert!(facts.is_direct() && !facts.may_read_now() && !facts.writes_in_a_row());
+        assert!(facts.is_direct() && !facts.may_read_now() && !facts.locks_for_writes());
         let memory = |start: usize| std::ptr::without_provenance(1024 + start);
         assert!(facts.fits(memory(4), 1024, 512));
         for (start, len, offset) in [(2, 1024, 512), (4, 1000, 512), (4, 1024, 100)] {

@@ -11,16 +11,16 @@ use crate::source::Source;
 pub enum FileRef {
     /// By its path; symbolic links are followed.
     Path(PathBuf),
-    /// By its path; a symbolic link at its end is meant itself.
+    /// By its path. If the path ends at a symbolic link, the operation is on the link itself.
     Symlink(PathBuf),
     /// An attached file.
     Source(Source),
 }
 
 impl FileRef {
-    /// Makes a symbolic link at `path` that says `target`: symlink(2).
+    /// Makes a symbolic link at `path` that points to `target`: symlink(2).
     ///
-    /// Completes with [`Done::Finished`](crate::Done::Finished). Nothing has to be at `target`.
+    /// Completes with [`Done::Finished`](crate::Done::Finished). `target` need not exist.
     ///
     /// ```
     /// use std::path::Path;
@@ -52,13 +52,13 @@ impl FileRef {
     /// [paths](Op#errors-of-paths), and with:
     ///
     /// - `EEXIST`: the name `path` is taken.
-    /// - `EPERM`: the file system has no such links, or on Windows the process no privilege to make
+    /// - `EPERM`: the file system has no symbolic links, or on Windows the process may not make
     ///   them.
     ///
     /// # Platforms
     ///
-    /// By a thread, on every driver. Windows tells links to directories from links to files: it is
-    /// one to a directory if `target` is one now.
+    /// By a thread, on every driver. Windows distinguishes links to directories from links to
+    /// files: this is a link to a directory if `target` is a directory now.
     ///
     /// # Cancellation
     ///

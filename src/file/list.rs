@@ -6,13 +6,13 @@ use super::position::each_slice;
 use crate::buf::Buf;
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
-/// Memory in parts, one behind the other, named by an array (of `struct iovec`, where there is
-/// such) that stays where it is until the answer.
+/// Memory in parts, in the order of the bytes. An array describes the parts (of `struct iovec`
+/// where the system has it), and the array does not move until the answer.
 #[derive(Clone, Copy)]
 pub struct FileList<'a>(&'a [Vector]);
 
 impl FileList<'_> {
-    /// Where each part starts, and how many bytes it has: at least one.
+    /// Where each part starts, and how many bytes it has. Each part has at least one byte.
     pub fn parts(&self) -> impl Iterator<Item = (*mut u8, usize)> + '_ {
         self.0.iter().map(|vector| (vector.iov_base.cast(), vector.iov_len))
     }
@@ -28,9 +28,9 @@ impl fmt::Debug for FileList<'_> {
     }
 }
 
-/// The vectors of a list from one of its bytes on, as many as one call takes, without those that
-/// have no bytes. The vectors are addresses, which are valid for as long as the list is. The memory
-/// of the vectors can be used again.
+/// The vectors of a list of buffers, starting at one of its bytes: as many as one call takes, and
+/// none without bytes. The vectors hold addresses, which are valid as long as the list. A
+/// `ListVectors` can be filled again, and keeps its memory.
 #[derive(Default)]
 pub(crate) struct ListVectors(Vec<Vector>);
 

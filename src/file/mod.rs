@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! task.rs       what an operation can ask of a thread
-//! work.rs       what a thread runs: tasks, reads, writes, syncs; and what came of it
+//! work.rs       what a thread runs: tasks, reads, writes, syncs; and their outcome
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
 //! list.rs       lists of buffers, in the form that a kernel takes
 //! copy.rs       copies of files

@@ -1,13 +1,13 @@
-//! How files are opened, copied and asked after.
+//! How files are opened and copied, and which access a program asks about.
 
 use std::io;
 use std::ops::BitOr;
 
 use crate::sys::{fs, os_error};
 
-/// How a file is opened; the words of [`std::fs::OpenOptions`], and what databases need.
+/// How a file is opened: the options of [`std::fs::OpenOptions`], and those that databases need.
 ///
-/// Descriptors are closed on exec, always.
+/// Descriptors are always closed on exec.
 ///
 /// ```
 /// use windlass::fs::OpenOptions;
@@ -32,7 +32,7 @@ const SYNC: u16 = 1 << 7;
 const DSYNC: u16 = 1 << 8;
 
 impl OpenOptions {
-    /// Nothing set; opening needs at least one of `read`, `write` and `append`.
+    /// No option is set. Opening needs at least one of `read`, `write` and `append`.
     pub const fn new() -> OpenOptions {
         OpenOptions { bits: 0, mode: 0o666, custom: 0 }
     }
@@ -46,57 +46,60 @@ impl OpenOptions {
         self.bits & bits != 0
     }
 
-    /// It can be read.
+    /// Opens the file for reading.
     pub const fn read(self, on: bool) -> OpenOptions {
         self.with(READ, on)
     }
 
-    /// It can be written.
+    /// Opens the file for writing.
     pub const fn write(self, on: bool) -> OpenOptions {
         self.with(WRITE, on)
     }
 
-    /// Each write goes to the end of the file (`O_APPEND`). On Linux that is so for writes at an
-    /// offset, too: the offset is ignored (pwrite(2), "BUGS"); elsewhere it is obeyed.
+    /// Each write goes to the end of the file (`O_APPEND`). On Linux this holds for writes at an
+    /// offset, too: Linux ignores the offset (pwrite(2), "BUGS"). Other systems write at the
+    /// offset.
     pub const fn append(self, on: bool) -> OpenOptions {
         self.with(APPEND, on)
     }
 
-    /// It is made if it is not there. Needs `write` or `append`.
+    /// Creates the file if it does not exist. Needs `write` or `append`.
     pub const fn create(self, on: bool) -> OpenOptions {
         self.with(CREATE, on)
     }
 
-    /// It is made, and must not be there (`EEXIST`). Needs `write` or `append`.
+    /// Creates the file, which must not exist (`EEXIST`). Needs `write` or `append`.
     pub const fn create_new(self, on: bool) -> OpenOptions {
         self.with(CREATE_NEW, on)
     }
 
-    /// The file loses its contents. Needs `write`.
+    /// Truncates the file to 0 bytes. Needs `write`.
     pub const fn truncate(self, on: bool) -> OpenOptions {
         self.with(TRUNCATE, on)
     }
 
     /// Bypasses the page cache (`O_DIRECT`; `F_NOCACHE` on macOS, which is a hint and aligns
-    /// nothing). On Linux and FreeBSD memory, lengths and offsets are aligned then, see
-    /// [`AlignedBuf`](crate::AlignedBuf) and [`Metadata::direct`](crate::fs::Metadata::direct), or
-    /// fail with `EINVAL`; so does the opening on a file system without it, and on Windows.
+    /// nothing). On Linux and FreeBSD, reads and writes of the file then fail with `EINVAL` unless
+    /// their memory, lengths and offsets are aligned: see [`AlignedBuf`](crate::AlignedBuf) and
+    /// [`Metadata::direct`](crate::fs::Metadata::direct). On a file system without direct I/O, and
+    /// on Windows, opening fails with `EINVAL`.
     pub const fn direct(self, on: bool) -> OpenOptions {
         self.with(DIRECT, on)
     }
 
-    /// Each write is on the disk with all metadata when it completes (`O_SYNC`).
+    /// When a write completes, its bytes and all metadata are on the disk (`O_SYNC`).
     pub const fn sync(self, on: bool) -> OpenOptions {
         self.with(SYNC, on)
     }
 
-    /// Each write is on the disk with what reading it back needs when it completes (`O_DSYNC`).
+    /// When a write completes, its bytes and the metadata that reading them needs are on the disk
+    /// (`O_DSYNC`).
     pub const fn dsync(self, on: bool) -> OpenOptions {
         self.with(DSYNC, on)
     }
 
-    /// The permissions of a file that is made, less the umask; 0o666 if not said. Windows has its
-    /// own.
+    /// The permissions of a file that is created, less the umask. Default 0o666. Windows has
+    /// permissions of its own.
     pub const fn mode(mut self, mode: u32) -> OpenOptions {
         self.mode = mode;
         self
@@ -116,7 +119,7 @@ impl OpenOptions {
         self.has(SYNC | DSYNC)
     }
 
-    /// The permissions of a file that is made, less the umask: the third argument of open(2).
+    /// The permissions of a file that is created, less the umask: the third argument of open(2).
     pub const fn permissions(&self) -> u32 {
         self.mode
     }
@@ -134,7 +137,7 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// `EINVAL` for options that contradict each other, as std has it.
+    /// `EINVAL` for options that contradict each other, as in std.
     pub fn open_flags(&self) -> io::Result<i32> {
         self.flags().map_err(os_error)
     }
@@ -193,21 +196,21 @@ impl CopyOptions {
         CopyOptions { exclusive: false, reflink: false }
     }
 
-    /// The target must not be there (`EEXIST`).
+    /// The target must not exist (`EEXIST`).
     pub const fn exclusive(mut self, on: bool) -> CopyOptions {
         self.exclusive = on;
         self
     }
 
-    /// The copy must share its blocks with the original (btrfs, XFS …; Linux only); `EOPNOTSUPP`
-    /// where it cannot.
+    /// The copy must share its blocks with the original (btrfs, XFS …; Linux only); otherwise it
+    /// fails with `EOPNOTSUPP`.
     pub const fn reflink_required(mut self, on: bool) -> CopyOptions {
         self.reflink = on;
         self
     }
 }
 
-/// What may be done to a file: access(2), as the process' *real* user and group.
+/// Which access to a file is asked about: access(2), with the *real* user and group of the process.
 ///
 /// ```
 /// use windlass::fs::Access;
@@ -218,13 +221,13 @@ impl CopyOptions {
 pub struct Access(i32);
 
 impl Access {
-    /// It is there.
+    /// The file exists.
     pub const EXISTS: Access = Access(fs::F_OK);
-    /// It may be read.
+    /// The file may be read.
     pub const READ: Access = Access(fs::R_OK);
-    /// It may be written.
+    /// The file may be written.
     pub const WRITE: Access = Access(fs::W_OK);
-    /// It may be executed; of a directory, searched.
+    /// The file may be executed; a directory may be searched.
     pub const EXECUTE: Access = Access(fs::X_OK);
 
     pub(crate) const fn bits(self) -> i32 {

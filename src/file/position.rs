@@ -1,5 +1,5 @@
-//! Reads and writes at an offset, to their end: if one call leaves bytes over, the next one takes
-//! them.
+//! Reads and writes at an offset that go on to their end: if one call leaves bytes, the next call
+//! moves them.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -16,10 +16,11 @@ use crate::sys::{Moved, sendfile};
 /// The length of every direct read is a multiple of this, in bytes, except at a file's tail.
 const SECTOR: u64 = 512;
 
-/// How many bytes have moved, and the errno that ended it.
+/// How many bytes have moved, and the errno that ended the read or write, if one did.
 pub(crate) type Progress = (u64, Result<(), i32>);
 
-/// Calls `attempt` with the bytes done until they are `total`, it answers 0, or it fails.
+/// Calls `attempt` with the number of bytes moved so far, until all of `total` have moved, or an
+/// attempt answers 0 or fails.
 pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progress {
     const AGAIN: Moved = -(libc::EINTR as Moved);
     let mut done = 0;
@@ -34,11 +35,12 @@ pub(super) fn repeat(total: u64, mut attempt: impl FnMut(u64) -> Moved) -> Progr
     (done, Ok(()))
 }
 
-/// Fills the whole room of `buf` with the bytes at `offset`: fewer are the end of the file. Its
-/// length is then what was read, also if that ended in an error.
+/// Fills the whole room of `buf` with the bytes at `offset`. Fewer bytes mean the end of the file.
+/// Afterwards the length of `buf` is the number of bytes read, even if an error ended the read.
 ///
-/// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end: to go on behind
-/// it answers `EINVAL` on file systems that look at the alignment first (iomap's look at the size).
+/// A direct read (`O_DIRECT`) that has taken a file's unaligned tail is at the end of the file. The
+/// next read behind the tail fails with `EINVAL` on file systems that check the alignment first.
+/// (Those built on iomap check the size first.)
 pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
     let (done, mut ended) = repeat(buf.capacity() as u64, |done| {
         let at = offset.saturating_add(done);
@@ -57,7 +59,7 @@ pub(super) fn read(fd: RawFd, buf: &mut Buf, offset: u64) -> Progress {
     (done, ended)
 }
 
-/// Writes all bytes of `buf` at `offset`. `EIO` if the system takes none and does not say why.
+/// Writes all bytes of `buf` at `offset`. `EIO` if the system takes no bytes and reports no error.
 pub(super) fn write(fd: RawFd, buf: &Buf, offset: u64) -> Progress {
     let total = buf.len() as u64;
     let (done, ended) = repeat(total, |done| {
@@ -97,8 +99,8 @@ pub(super) fn each_slice<'a>(parts: &'a [Buf], mut from: usize, mut each: impl F
     }
 }
 
-/// Sends `len` bytes at `offset` of `file` to `socket`: fewer are the end of the file. `EAGAIN`,
-/// with what has gone out, where a non-blocking socket is full.
+/// Sends `len` bytes at `offset` of `file` to `socket`. Fewer bytes mean the end of the file. If a
+/// non-blocking socket is full, fails with `EAGAIN` and the number of bytes that were sent.
 pub(crate) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progress {
     let mut memory = Vec::new();
     repeat(len, |done| {
@@ -116,5 +118,5 @@ pub(crate) fn send(socket: RawFd, file: RawFd, offset: u64, len: u64) -> Progres
     })
 }
 
-/// How many bytes go through memory at a time where the kernel does not move them itself.
+/// How many bytes go through memory at a time, if the kernel does not move them itself.
 pub(super) const COPY: usize = 128 << 10;

@@ -24,11 +24,11 @@ pub enum FileWork<'a> {
 /// Work on a file that a kernel is to begin.
 #[derive(Debug)]
 pub struct FileRequest<'a> {
-    /// What its answer is known by.
+    /// Identifies the answer.
     pub key: u64,
     /// The file.
     pub fd: RawFd,
-    /// Where in it, in bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
     /// The work.
     pub work: FileWork<'a>,
@@ -50,12 +50,12 @@ impl FileRequest<'_> {
     }
 }
 
-/// How it has gone.
+/// The result of work on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAnswer {
     /// The key that it was started with.
     pub key: u64,
-    /// Bytes, or `-errno`. `-EAGAIN`, `-EOPNOTSUPP`: the kernel would have had to wait, or cannot;
-    /// nothing was done.
+    /// The number of bytes, or `-errno`. `-EAGAIN` means that the kernel would have had to wait,
+    /// `-EOPNOTSUPP` that it cannot do the work. In both cases the kernel has done nothing.
     pub moved: isize,
 }

@@ -19,26 +19,26 @@ use crate::sys::{self, path, resolve, stat};
 /// drivers).
 ///
 /// [`OpParts::task`](crate::driver::OpParts::task) holds it. A driver matches the tasks that it
-/// serves in a way of its own, and has a thread [`run`](Task::run) all others. Where a task is for
-/// an attached file, [`OpParts::source`](crate::driver::OpParts::source) says which.
+/// serves in a way of its own, and lets a thread [`run`](Task::run) all others. If a task is for an
+/// attached file, [`OpParts::source`](crate::driver::OpParts::source) names the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Task {
-    /// The bytes of a range of the source go to the disk; a `len` of 0 is up to the end.
+    /// Writes a range of the source to the disk. A `len` of 0 means up to the end.
     SyncRange {
         /// Where the range starts, in bytes.
         offset: u64,
         /// How many bytes it has.
         len: u64,
     },
-    /// A range of the source gets its place on the disk.
+    /// Allocates space on the disk for a range of the source.
     Allocate {
         /// Where the range starts, in bytes.
         offset: u64,
         /// How many bytes it has.
         len: u64,
     },
-    /// The source is made `len` bytes long.
+    /// Sets the length of the source to `len` bytes.
     SetLen {
         /// The new length in bytes.
         len: u64,
@@ -52,19 +52,19 @@ pub enum Task {
     },
     /// Reads the attributes of a file: [`Done::Metadata`](crate::Done::Metadata).
     Metadata(FileRef),
-    /// Gives a file another name, and replaces a file that has this name.
+    /// Gives a file another name. A file that had this name is replaced.
     Rename {
         /// The name before.
         from: PathBuf,
         /// The name after.
         to: PathBuf,
     },
-    /// Removes a name that is no directory's.
+    /// Removes a name, unless it is a directory's.
     RemoveFile {
         /// The name.
         path: PathBuf,
     },
-    /// Gives a file another name beside its own.
+    /// Gives a file a second name.
     HardLink {
         /// The file.
         from: PathBuf,
@@ -132,14 +132,14 @@ pub enum Task {
         /// How it is copied.
         options: CopyOptions,
     },
-    /// Whether the process may do this with a file; `EACCES` if not.
+    /// Checks whether the process has this access to a file; `EACCES` if not.
     Access {
         /// The file.
         path: PathBuf,
         /// The access to test.
         access: Access,
     },
-    /// Sets permissions; those of a link are `EOPNOTSUPP`.
+    /// Sets permissions. Fails with `EOPNOTSUPP` for a symbolic link.
     SetPermissions {
         /// The file.
         file: FileRef,
@@ -193,8 +193,8 @@ impl Job {
         Job(Box::new(move || Box::new(job())))
     }
 
-    /// Runs the job on the calling thread. A panic of the job goes through; [`Task::run`] catches
-    /// it.
+    /// Runs the job on the calling thread. A panic of the job reaches the caller; [`Task::run`]
+    /// catches it.
     pub fn run(self) -> Message {
         Message::new(Some((self.0)()))
     }
@@ -207,12 +207,13 @@ impl fmt::Debug for Job {
 }
 
 impl Task {
-    /// Whether it may take as long as it likes: threads keep a part of themselves free of such.
+    /// Whether the task may take any length of time. The pool keeps some of its threads free of
+    /// such tasks.
     pub(crate) fn is_slow(&self) -> bool {
         matches!(self, Task::Run(_) | Task::LookupHost { .. } | Task::LookupAddr { .. })
     }
 
-    /// The attached file that it is for, if it names one; `source` is its operation's.
+    /// Whether the task works on the attached file of its operation.
     pub(crate) fn needs_file(&self) -> bool {
         match self {
             Task::SyncRange { .. } | Task::Allocate { .. } | Task::SetLen { .. } => true,

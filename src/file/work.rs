@@ -16,13 +16,13 @@ use crate::sys::fs::file;
 use crate::sys::step::errno_of;
 use crate::workers::Work;
 
-/// Blocking work. Descriptors that are not owned are open (never -1, which std refuses by a panic)
-/// and stay so until the work is done: the caller sees to that. No work moves a file position.
+/// Blocking work. A descriptor that the work does not own is open (never -1, for which std panics),
+/// and stays open until the work is done: the caller ensures this. No work moves a file position.
 /// `EINTR` is not an answer: an interrupted call is repeated.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkItem {
-    /// Fills the whole room of `buf` from `offset` on: fewer bytes are the end of the file.
+    /// Fills the whole room of `buf` from `offset` on. Fewer bytes mean the end of the file.
     ReadAt {
         /// The file.
         fd: RawFd,
@@ -40,17 +40,17 @@ pub enum WorkItem {
         /// Where in the file they go.
         offset: u64,
     },
-    /// Bytes and metadata are on the disk: fsync(2), `F_FULLFSYNC` on macOS.
+    /// Puts bytes and metadata on the disk: fsync(2), `F_FULLFSYNC` on macOS.
     Sync {
         /// The file.
         fd: RawFd,
     },
-    /// Bytes, and the metadata that reading them needs, are on the disk: fdatasync(2).
+    /// Puts bytes, and the metadata that reading them needs, on the disk: fdatasync(2).
     DataSync {
         /// The file.
         fd: RawFd,
     },
-    /// A range is in the page cache, as far as it can be read.
+    /// Reads a range into the page cache, as far as it can be read.
     Fetch {
         /// The file.
         fd: RawFd,
@@ -59,12 +59,12 @@ pub enum WorkItem {
         /// How many bytes it has.
         len: usize,
     },
-    /// Closes a descriptor, also when that fails. Closing the last one of a removed file frees its
-    /// disk space, which takes time.
+    /// Closes a descriptor. After an error of close(2) it is closed, too. Closing the last
+    /// descriptor of a removed file frees its disk space, which takes time.
     Close(Handle),
     /// What an operation asks for.
     Task {
-        /// The descriptor of the operation's source, -1 where it needs none.
+        /// The descriptor of the operation's source; -1 if the task needs none.
         fd: RawFd,
         /// What it asks for.
         task: Task,
@@ -75,9 +75,10 @@ pub enum WorkItem {
 pub(crate) struct Outcome {
     /// The value of the work, or an errno.
     pub(crate) result: Result<Value, i32>,
-    /// The buffer that it was given, in any case; for a read it holds what was read.
+    /// The buffer that the work was given, also after an error. After a read it holds what was
+    /// read.
     pub(crate) buf: Buf,
-    /// How many bytes were read, written, sent or copied, in any case.
+    /// How many bytes were read, written, sent or copied, also after an error.
     pub(crate) bytes: u64,
 }
 

@@ -3,7 +3,8 @@
 use crate::explain::Explain;
 use crate::sys::datagrams;
 
-/// Denials in a row that count as a filter's. A firewall, too, answers sends with `EPERM`.
+/// After this many denials in a row we conclude that a filter denies the call. (Single denials
+/// prove nothing: a firewall also answers sends with `EPERM`.)
 const FILTER: u32 = 8;
 
 /// The calls in both directions: receives, and sends.
@@ -24,7 +25,7 @@ impl Batches {
         self.0[usize::from(sends)].row >= FILTER
     }
 
-    /// Notes the answer of a call, and returns it, or `-EOPNOTSUPP` for one that was denied.
+    /// Notes the answer of a call. Returns it, or `-EOPNOTSUPP` if the call was denied.
     pub(super) fn note(&mut self, sends: bool, answer: isize) -> isize {
         let batch = &mut self.0[usize::from(sends)];
         let row = match -answer as i32 {

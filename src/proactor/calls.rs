@@ -32,7 +32,7 @@ pub unsafe trait Calls {
         FileFacts::default()
     }
 
-    /// Reads the bytes at `offset` of a file that can be read without waiting. Returns their
+    /// Reads those bytes at `offset` of a file that can be read without waiting. Returns their
     /// number, 0 at the end of the file, or `-errno`: `-EAGAIN` if it would have to wait,
     /// `-EOPNOTSUPP` if it can never tell.
     fn read_now(&mut self, fd: RawFd, to: Target<'_>, offset: u64) -> isize {
@@ -49,7 +49,7 @@ pub unsafe trait Calls {
     /// it changed the open file description, which `shared` forbids.
     ///
     /// # Errors
-    /// [`Reason::Unsupported`] for a blocking one that must not be changed, or the errno.
+    /// [`Reason::Unsupported`] for a blocking socket that must not be changed, or the errno.
     fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
         Err(Reason::Unsupported)
     }

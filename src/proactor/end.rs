@@ -27,7 +27,7 @@ impl<K: Kernel> Proactor<K> {
             self.ops.deadlines.remove(slot);
             self.ops.table.vacate(slot);
         }
-        self.stats.went_on += u64::from(more);
+        self.stats.continued += u64::from(more);
         self.outbox
             .batch
             .push(Completion::new(code, source, ticket, token, result).with_more(more));
@@ -78,7 +78,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn fail(&mut self, slot: u32, kind: ErrorKind) {
         let op = &self.ops[slot];
         if op.in_flight != InFlight::No {
-            // The kernel answers every request to stop, so it is asked only once.
+            // The kernel answers every request to stop, so we ask it only once.
             let told = op.in_flight.ending().is_some();
             if told || !op.code.is_file() || !self.withdraw(slot) {
                 return self.stop(slot, kind);
@@ -268,9 +268,9 @@ impl<K: Kernel> Proactor<K> {
             return 0;
         }
         let before = self.outbox.batch.len();
-        let told = self.count_told(source.index());
+        let told = self.count_ending(source.index());
         self.end_operations(source.index(), ErrorKind::Cancelled);
-        let told = self.count_told(source.index()) - told;
+        let told = self.count_ending(source.index()) - told;
         let count = self.outbox.batch.len() - before + told;
         if K::COMPLETES && self.kernel_ops.cancels_pending {
             self.reap();
@@ -431,8 +431,9 @@ impl<K: Kernel> Proactor<K> {
         self.time.paused.clear();
     }
 
-    /// Calls `act` for each source that is still there when its turn comes. An end may vacate the
-    /// slots of other sources: of a connect, or of an aborted file whose bytes a socket sends.
+    /// Calls `act` for each source that is still there when its turn comes. The end of one source
+    /// may vacate the slot of another one: of a connect, or of an aborted file whose bytes a socket
+    /// sends.
     fn for_each_source(&mut self, mut act: impl FnMut(&mut Self, u32)) {
         let occupied = self.sources.table.occupied();
         let names: Vec<Source> = occupied.map(|index| self.sources.name(index)).collect();

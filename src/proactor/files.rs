@@ -7,8 +7,8 @@ use crate::file::ListVectors;
 use crate::file::work::WorkItem;
 use crate::workers::{JobHandle, Workers};
 
-/// A job that a thread or the kernel has.
-pub(super) enum Hired {
+/// A job that was given to a thread or to the kernel.
+pub(super) enum AssignedJob {
     /// To a thread.
     Thread(JobHandle<WorkItem>),
     /// To a kernel without threads, under this key.
@@ -19,8 +19,8 @@ pub(super) enum Hired {
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) workers: Option<Workers<WorkItem>>,
-    /// The jobs that workers have, or the kernel instead of workers, by slot.
-    pub(super) jobs: HashMap<u32, Hired>,
+    /// By slot: the jobs that workers have, or that the kernel has instead of workers.
+    pub(super) jobs: HashMap<u32, AssignedJob>,
     /// The slots of operations that the kernel handed back while the workers had the most jobs that
     /// they may have.
     pub(super) parked: VecDeque<u32>,
@@ -32,12 +32,12 @@ pub(super) struct Files {
     pub(super) in_kernel: u32,
     /// The number of tasks that the kernel has instead of threads.
     pub(super) tasks: usize,
-    /// What threads read ahead for `send_file`, by the slot of the socket.
+    /// By the slot of the socket: the bytes that threads read ahead for `send_file`.
     pub(super) fetches: HashMap<u32, Fetch>,
-    /// For each number of a fetch, the slot of the file whose descriptor its thread uses.
-    pub(super) reading: HashMap<u32, u32>,
+    /// By the number of a fetch: the slot of the file whose descriptor the fetching thread uses.
+    pub(super) fetched_files: HashMap<u32, u32>,
     /// The number of the last fetch.
-    pub(super) serial: u32,
+    pub(super) last_fetch: u32,
     pub(super) counts: FileCounts,
 }
 
@@ -62,10 +62,10 @@ pub(super) struct FileCounts {
     /// Operations that were given to the kernel, and those that it handed back.
     pub(super) started: u64,
     pub(super) handed_back: u64,
-    /// Operations and tasks that were given to workers; and those of them that run one after the
-    /// other for each file.
+    /// Operations and tasks that were given to workers; and how many of them run one after the
+    /// other on their file.
     pub(super) jobs: u64,
-    pub(super) in_a_row: u64,
+    pub(super) in_strands: u64,
     /// Pieces of files that threads read before they were sent.
     pub(super) fetches: u64,
 }

@@ -13,10 +13,10 @@
 //!     └──────────────────────────────▶ the source's reads end with `Deadline`
 //! ```
 //!
-//! A table beside the sources has four bytes for each: the class, which is one for all sources with
-//! the same timeout; a stamp, which counts in units of the class; and the clock. The clock runs
-//! while a read is in flight and waits for no lease: then the stamp is when the idle time began.
-//! While the clock stands, the stamp is how long the source was idle until then.
+//! A table beside the sources has four bytes for each: the class, which all sources with the same
+//! timeout share; a stamp, which counts in units of the class; and the clock. The clock runs while
+//! a read is in flight and waits for no lease: then the stamp is the time at which the idle time
+//! began. While the clock is stopped, the stamp is how long the source was idle before.
 //!
 //! Invariants: (Q1) The clock of a quiet source runs exactly while a read is in flight and waits
 //! for no lease. (Q2) A class with a source whose clock runs, or that is not quiet, has a next
@@ -36,7 +36,7 @@ const LONGEST_NS: u64 = i64::MAX as u64;
 /// The number of units that a timeout and four times its allowed lateness take up at most. A stamp
 /// can tell twice as many apart.
 const UNITS: u64 = 1 << 15;
-/// If the last look was so many units ago, a stamp may have wrapped.
+/// If the last look was at least this many units ago, a stamp may have wrapped.
 const MOST_UNITS: u64 = UNITS * 9 / 10;
 /// The most sources that one turn looks at, and the most slots in which it looks for them.
 const LOOKS: u32 = 1024;
@@ -51,7 +51,7 @@ const ASLEEP: u64 = u64::MAX;
 enum Clock {
     #[default]
     Stands,
-    /// The clock runs since before the last look.
+    /// The clock has run since before the last look.
     Runs,
     /// The clock has begun to run since the last look.
     Begins,

@@ -34,8 +34,8 @@ pub const FILES: u64 = u64::MAX - 1;
 pub struct Received {
     /// Bytes, or `-errno`.
     pub moved: isize,
-    /// The message ended before the data did (a boundary at passed descriptors), or was longer than
-    /// the memory (a datagram).
+    /// The attempt returned less than there was: it stopped at passed descriptors, or it cut a
+    /// datagram that is longer than the memory.
     pub cut: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum Started {
 pub struct Answer {
     /// The key that the operation was started with; 0 for an answer to no operation.
     pub key: u64,
-    /// Whether it is the write of the source, and not the read.
+    /// Whether the operation is the source's write, and not its read.
     pub write: bool,
     /// Bytes, or `-errno`, or [`POLL_ENDED`](Answer::POLL_ENDED).
     pub moved: isize,
@@ -91,8 +91,8 @@ impl Answer {
     /// The kernel did not find the operation that was to [stop](Kernel::stop). It may not have
     /// ended.
     pub const NOT_STOPPED: isize = isize::MIN + 1;
-    /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told: it
-    /// ends soon.
+    /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told to
+    /// end it: the operation ends soon.
     pub const STOPPING: isize = isize::MIN + 2;
 }
 
@@ -162,8 +162,8 @@ pub unsafe trait Kernel {
     /// Event `i` of the last `select`: its key, and the conditions that hold.
     fn event(&self, i: usize) -> (u64, Ready);
 
-    /// Registers `fd` for reads, and for writes if `writes`: edge-triggered, until it is
-    /// deregistered. Called `again` when writes are to be added.
+    /// Registers `fd` for reads, and if `writes` is true also for writes: edge-triggered, until it
+    /// is deregistered. `again` is true if `fd` is registered already, and writes are to be added.
     ///
     /// # Errors
     /// The errno.
@@ -199,7 +199,7 @@ pub unsafe trait Kernel {
     /// `multishot`.
     ///
     /// # Safety
-    /// The memory stays what it is until the last answer.
+    /// The caller must not free, move or use the memory before the last answer.
     unsafe fn start_recv(
         &mut self,
         fd: RawFd,
@@ -214,7 +214,7 @@ pub unsafe trait Kernel {
     /// Starts to send parts, one after the other.
     ///
     /// # Safety
-    /// The memory stays what it is until the answer.
+    /// The caller must not free, move or change the memory before the answer.
     unsafe fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
         Started::No
     }
@@ -235,9 +235,9 @@ pub unsafe trait Kernel {
         false
     }
 
-    /// Cancels all started operations and all registrations. Returns true when the kernel holds
-    /// nothing any more (except file work), so that their memory is free. Called repeatedly, before
-    /// each `select`.
+    /// Cancels all started operations and all registrations. Returns true when the kernel has no
+    /// operation any more (except file work), so that the memory of the operations is free. Called
+    /// repeatedly, before each `select`.
     fn recall(&mut self) -> bool {
         true
     }
@@ -272,7 +272,8 @@ pub unsafe trait Kernel {
     /// Returns false if threads must do the work.
     ///
     /// # Safety
-    /// The memory, a list's array too, stays what it is until the answer.
+    /// The caller must not free, move or change the memory, nor the array of a list, before the
+    /// answer.
     unsafe fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
         false
     }
@@ -283,7 +284,7 @@ pub unsafe trait Kernel {
         None
     }
 
-    /// Whether [`file_answer`](Kernel::file_answer) has an answer of which no event tells.
+    /// Whether [`file_answer`](Kernel::file_answer) has an answer that no event reports.
     fn has_file_answers(&self) -> bool {
         false
     }

@@ -3,10 +3,10 @@
 /// What a driver knows of the operations that its kernel completes.
 #[derive(Default)]
 pub(super) struct KernelOps {
-    /// The number of directions of sources whose operation the kernel has, and of its operations on
-    /// files.
+    /// The number of operations that the kernel has: at most one for each direction of a source,
+    /// and operations on files.
     pub(super) busy: u32,
-    /// The kernel was asked to end operations, and was not entered since.
+    /// The driver has asked the kernel to end operations, and has not entered the kernel since.
     pub(super) cancels_pending: bool,
     /// A thread of the kernel was told to end its operation.
     pub(super) stopping: bool,

@@ -15,7 +15,7 @@ use super::*;
 use crate::leaked::{PATIENCE_NS, leave_to_kernel};
 
 /// How long the kernel has to answer a recall before the next one.
-const MOMENT_NS: u64 = 1_000_000;
+const ANSWER_NS: u64 = 1_000_000;
 
 impl<K: Kernel> Proactor<K> {
     /// Recovers within one second.
@@ -27,11 +27,11 @@ impl<K: Kernel> Proactor<K> {
         let mut empty = false;
         while !empty && self.left_ns(until_ns) > 0 {
             empty = self.kernel.recall();
-            if !empty && !self.look_for_lost(MOMENT_NS) {
+            if !empty && !self.look_for_lost(ANSWER_NS) {
                 break;
             }
         }
-        // A recall does not find requests that a device has; their answers may still come.
+        // A recall does not find the requests that a device has. Their answers may still come.
         while empty && self.files.in_kernel > 0 {
             let left_ns = self.left_ns(until_ns);
             if left_ns == 0 || !self.look_for_lost(left_ns) {

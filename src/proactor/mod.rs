@@ -97,7 +97,7 @@ use ops::race::{ATTEMPT, OF_SOURCE};
 use ops::timer::{absolute, moved_ticket};
 use ops::{EMPTY_COST, WriteParts, is_nothing, kernel_target, was_inline};
 use outbox::Outbox;
-use rechecks::Ask;
+use rechecks::DueRechecks;
 use report::Stats;
 use sched::Scheduler;
 use sources::Sources;
@@ -440,15 +440,15 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn now(&self) -> Instant {
-        if self.time.told_ns.get() == 0 {
-            self.time.told_ns.set(self.kernel.now_ns());
+        if self.time.reported_ns.get() == 0 {
+            self.time.reported_ns.set(self.kernel.now_ns());
         }
-        clock::instant_of(self.time.told_ns.get())
+        clock::instant_of(self.time.reported_ns.get())
     }
 
     fn update_now(&mut self) -> Instant {
-        self.time.told_ns.set(self.kernel.now_ns());
-        clock::instant_of(self.time.told_ns.get())
+        self.time.reported_ns.set(self.kernel.now_ns());
+        clock::instant_of(self.time.reported_ns.get())
     }
 
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
@@ -507,7 +507,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         out: &mut Completions,
     ) -> io::Result<usize> {
         self.outbox.forget_delivered();
-        // It also ends when so many wait that submissions would be refused.
+        // The wait also ends when so many completions wait that submissions would be refused.
         match least {
             0 => self.take_turns(Wait::Now, 1)?,
             _ => self.take_turns(wait, least.min(self.outbox.batch.limit()))?,
@@ -532,7 +532,7 @@ impl<K: Kernel> Drop for Proactor<K> {
     fn drop(&mut self) {
         // If neither the kernel nor a thread has work, memory can be freed at once.
         let at_work =
-            self.kernel_ops.busy as usize + self.files.at_work() + self.files.reading.len();
+            self.kernel_ops.busy as usize + self.files.at_work() + self.files.fetched_files.len();
         let begun = K::COMPLETES || at_work > 0;
         let last = Last { is_ours: self.check_fork().is_ok(), begun, proactor: self };
         if last.begun && last.is_ours {

@@ -17,10 +17,10 @@ pub(super) struct Operations {
     pub(super) deadlines: Deadlines,
     /// Connects that make sources, by slot.
     pub(super) races: HashMap<u32, Race>,
-    /// The number of entries that their attempts take in the tables.
+    /// The number of table entries that the attempts of these connects take.
     pub(super) attempts: u32,
-    /// The operation being submitted is another thread's, which has this ticket: its slot is
-    /// reserved.
+    /// If another thread submitted the operation that is being accepted: the ticket that this
+    /// thread has. The slot of the ticket is reserved.
     pub(super) given: Option<Ticket>,
     /// The write being submitted exceeds its source's bound and ends the source.
     pub(super) exceeds: bool,

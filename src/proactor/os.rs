@@ -36,8 +36,8 @@ fn watch<S: Select>(selector: &mut S, fd: RawFd) -> io::Result<()> {
 }
 
 impl<S: Select> Os<S> {
-    /// Opens the selector. Its first operation opens a file engine; an engine chosen by name opens
-    /// now.
+    /// Opens the selector. A file engine opens at its first operation; an engine chosen by name
+    /// opens now.
     pub(crate) fn new(config: &Config) -> io::Result<Os<S>> {
         let mut os = Os::without_engines(config.events_per_wait)?;
         os.engines = Engines::new(config, S::EDGES)?;
@@ -92,7 +92,8 @@ unsafe impl<S: Select> Kernel for Os<S> {
 
     fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
         if !S::EDGES {
-            // `arm` tells the selector before each wait.
+            // Such a selector keeps no registrations: `arm` tells it before each wait what to
+            // report.
             return Ok(());
         }
         self.calls.counts.register += 1;

@@ -48,14 +48,15 @@ calls!(
 #[derive(Default)]
 pub struct OsCalls {
     pub(crate) counts: SyscallCounts,
-    /// Closed when descriptors run out, so that a connection can be accepted and dropped.
+    /// A spare descriptor. When descriptors run out, it is closed, so that a connection can be
+    /// accepted and dropped.
     spare: Option<OwnedFd>,
     /// Listeners whose connections are neither TCP nor Unix sockets: the kind of each connection is
     /// queried.
     odd_listeners: Vec<RawFd>,
     batches: Batches,
-    /// In a cell, because a forked child moves them out of the parent's kernel, which it only
-    /// borrows.
+    /// In a cell, because a forked child moves these descriptors out of the parent's kernel, which
+    /// the child only borrows.
     of_process: RefCell<OfProcess>,
 }
 

@@ -13,7 +13,8 @@ impl<K: Kernel> Proactor<K> {
         self.peek(source).map(|_| 0).ok_or(self.stale())
     }
 
-    /// Whether an operation has not ended, also one whose request the loop has not taken yet.
+    /// Whether an operation has not ended. An operation whose request the loop has not taken yet
+    /// counts, too.
     pub(super) fn has_not_ended(&self, ticket: Ticket) -> bool {
         match ticket.index() & INLINE_TICKET {
             0 => self.ops.table.look(ticket.index(), ticket.generation()).is_some(),
@@ -27,8 +28,8 @@ impl<K: Kernel> Proactor<K> {
         if state.has(ABORTING) { None } else { Some(state) }
     }
 
-    /// Asks the kernel about a source, also about one that another thread has attached and whose
-    /// request the loop has not taken yet.
+    /// Asks the kernel about a source. The source may be one that another thread has attached, in a
+    /// request that the loop has not taken yet.
     pub(super) fn ask(
         &self,
         source: Source,

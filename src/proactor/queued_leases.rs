@@ -41,7 +41,7 @@ impl QueuedLeases {
         self.writes.is_empty() && self.asked.is_empty()
     }
 
-    /// Takes an entry that is due.
+    /// Takes an entry that is due. An entry of `writes` is due after `patience` turns.
     fn next(&mut self, now: u64, patience: u64) -> Option<QueuedLease> {
         let is_due = |entry: &QueuedLease, patience| entry.turn + patience <= now;
         if self.asked.front().is_some_and(|entry| is_due(entry, PATIENCE)) {

@@ -1,12 +1,12 @@
 //! Rechecks: Unix sockets that are read once more after a short read.
 //!
 //! On a Unix stream, a short read does not prove that no bytes are left: a read stops at passed
-//! descriptors, and no event reports the bytes behind them (unix(7)). Only recvmsg(2) tells, but it
-//! would make every echo a tenth slower. To read until `EAGAIN` takes 3.01 system calls for an
-//! echoed message in place of 2.03 (64 × 64 B, `perf stat -e raw_syscalls:sys_enter echo --unix
-//! PATH`). Instead the loop reads such a source once more. If the loop sleeps seldom, or a recheck
-//! has lately found bytes, it does so before it sleeps. Otherwise it does so after 200 ms without
-//! pending events, so that a recheck never overtakes a source whose event is waiting.
+//! descriptors, and no event reports the bytes behind them (unix(7)). Only recvmsg(2) reports them,
+//! but it would make every echo a tenth slower. Reading until `EAGAIN` takes 3.01 system calls for
+//! an echoed message in place of 2.03 (64 × 64 B, `perf stat -e raw_syscalls:sys_enter echo --unix
+//! PATH`). Instead the loop reads such a source once more. If the loop sleeps seldom, or a recent
+//! recheck has found bytes, the recheck is before the next sleep. Otherwise it is after 200 ms
+//! without pending events, so that it never overtakes a source whose event is waiting.
 
 use std::collections::VecDeque;
 
@@ -15,20 +15,20 @@ use super::Source;
 /// The loop is idle seldom if two idle moments are this far apart.
 const SELDOM_NS: u64 = 5_000_000;
 /// After this time a source is read once more.
-const WHILE_NS: u64 = 200_000_000;
+const RECHECK_AFTER_NS: u64 = 200_000_000;
 /// After this time, even while the kernel has more events than a wait takes.
-const LONG_NS: u64 = 10 * WHILE_NS;
+const OVERDUE_AFTER_NS: u64 = 10 * RECHECK_AFTER_NS;
 /// After a recheck that has found bytes, this many idle moments count as seldom. (Few, because
 /// bytes that arrive just before the recheck look the same.)
 const PROMPT: u32 = 8;
 
 /// Which rechecks are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum DueRechecks {
     Nothing,
-    /// Those that have waited for `LONG_NS`.
+    /// Those that have waited for `OVERDUE_AFTER_NS`.
     Oldest,
-    /// Those that have waited for `WHILE_NS`.
+    /// Those that have waited for `RECHECK_AFTER_NS`.
     Old,
     All,
 }
@@ -38,12 +38,12 @@ struct Recheck {
     since_ns: u64,
 }
 
-/// The sources to read once more, each once, oldest first.
+/// The sources to read once more, oldest first. No source is in the list twice.
 #[derive(Default)]
 pub(super) struct Rechecks {
     queue: VecDeque<Recheck>,
-    /// The number of entries at the front that have a time. New ones get theirs at the next look,
-    /// so that not each push reads the clock.
+    /// The number of entries at the front that have a time. New entries get their time at the next
+    /// look, so that a push need not read the clock.
     stamped: usize,
     /// When the loop was idle last.
     idle_ns: u64,
@@ -85,11 +85,11 @@ impl Rechecks {
     /// When the oldest recheck is due, if nothing else happens before.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let first = self.queue.front().filter(|_| self.stamped > 0)?;
-        Some(first.since_ns + WHILE_NS)
+        Some(first.since_ns + RECHECK_AFTER_NS)
     }
 
     /// Which rechecks are due at `now_ns`. `idle` says whether the loop has nothing else to do.
-    pub(super) fn look(&mut self, now_ns: u64, idle: bool) -> Ask {
+    pub(super) fn look(&mut self, now_ns: u64, idle: bool) -> DueRechecks {
         for recheck in self.queue.range_mut(self.stamped..) {
             recheck.since_ns = now_ns;
         }
@@ -99,19 +99,25 @@ impl Rechecks {
             self.idle_ns = now_ns;
             if seldom || self.prompt > 0 {
                 self.prompt = self.prompt.saturating_sub(1);
-                return Ask::All;
+                return DueRechecks::All;
             }
         }
-        if self.next_ns().is_some_and(|next| next <= now_ns) { Ask::Old } else { Ask::Nothing }
+        if self.next_ns().is_some_and(|next| next <= now_ns) {
+            DueRechecks::Old
+        } else {
+            DueRechecks::Nothing
+        }
     }
 
-    /// Takes the next source out whose recheck `ask` allows.
-    pub(super) fn next(&mut self, ask: Ask, now_ns: u64) -> Option<Source> {
-        let is_due = match ask {
-            Ask::Nothing => false,
-            Ask::Oldest => self.next_ns()? + (LONG_NS - WHILE_NS) <= now_ns,
-            Ask::Old => self.next_ns()? <= now_ns,
-            Ask::All => true,
+    /// Takes the next source out whose recheck `due` allows.
+    pub(super) fn next(&mut self, due: DueRechecks, now_ns: u64) -> Option<Source> {
+        let is_due = match due {
+            DueRechecks::Nothing => false,
+            DueRechecks::Oldest => {
+                self.next_ns()? + (OVERDUE_AFTER_NS - RECHECK_AFTER_NS) <= now_ns
+            }
+            DueRechecks::Old => self.next_ns()? <= now_ns,
+            DueRechecks::All => true,
         };
         let recheck = if is_due { self.queue.pop_front()? } else { return None };
         self.stamped = self.stamped.saturating_sub(1);
@@ -138,8 +144,8 @@ mod tests {
 
     /// The sources that are read once more at a time.
     fn asked(rechecks: &mut Rechecks, now_ns: u64, idle: bool) -> Vec<u32> {
-        let ask = rechecks.look(now_ns, idle);
-        std::iter::from_fn(|| rechecks.next(ask, now_ns)).map(Source::index).collect()
+        let due = rechecks.look(now_ns, idle);
+        std::iter::from_fn(|| rechecks.next(due, now_ns)).map(Source::index).collect()
     }
 
     #[test]
@@ -168,10 +174,10 @@ mod tests {
             assert_eq!(asked(&mut rechecks, start + ms * MS, true), []);
         }
         // A source pushed after the look waits for the next look.
-        let ask = rechecks.look(start + 200 * MS, true);
+        let due = rechecks.look(start + 200 * MS, true);
         rechecks.push(source(3));
-        assert_eq!(rechecks.next(ask, start + 200 * MS), Some(source(1)));
-        assert_eq!(rechecks.next(ask, start + 200 * MS), None);
+        assert_eq!(rechecks.next(due, start + 200 * MS), Some(source(1)));
+        assert_eq!(rechecks.next(due, start + 200 * MS), None);
         assert_eq!(rechecks.next_ns(), Some(start + 201 * MS));
         // If the loop is never idle, only the time counts.
         assert_eq!(asked(&mut rechecks, start + 300 * MS, false), [2]);
@@ -186,14 +192,14 @@ mod tests {
         rechecks.push(source(1));
         assert_eq!(asked(&mut rechecks, start, false), []);
         rechecks.push(source(2));
-        assert_eq!(rechecks.look(start + MS, false), Ask::Nothing);
-        assert_eq!(rechecks.look(start + 1999 * MS, false), Ask::Old);
-        assert_eq!(rechecks.next(Ask::Oldest, start + 1999 * MS), None);
-        assert_eq!(rechecks.next(Ask::Oldest, start + 2000 * MS), Some(source(1)));
-        assert_eq!(rechecks.next(Ask::Oldest, start + 2000 * MS), None);
-        assert_eq!(rechecks.next(Ask::Old, start + 2000 * MS), Some(source(2)));
+        assert_eq!(rechecks.look(start + MS, false), DueRechecks::Nothing);
+        assert_eq!(rechecks.look(start + 1999 * MS, false), DueRechecks::Old);
+        assert_eq!(rechecks.next(DueRechecks::Oldest, start + 1999 * MS), None);
+        assert_eq!(rechecks.next(DueRechecks::Oldest, start + 2000 * MS), Some(source(1)));
+        assert_eq!(rechecks.next(DueRechecks::Oldest, start + 2000 * MS), None);
+        assert_eq!(rechecks.next(DueRechecks::Old, start + 2000 * MS), Some(source(2)));
         rechecks.push(source(3));
-        assert_eq!(rechecks.next(Ask::Oldest, start + 9999 * MS), None);
+        assert_eq!(rechecks.next(DueRechecks::Oldest, start + 9999 * MS), None);
     }
 
     #[test]

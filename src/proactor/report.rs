@@ -9,7 +9,7 @@ pub(super) struct Stats {
     /// By code. Of writes, only those that were not sent at submission.
     pub(super) submitted: [u64; OpCode::COUNT],
     pub(super) messages: u64,
-    /// What is told as it stands; `count_all` fills in the rest.
+    /// Counters that are always up to date. `count_all` computes the others.
     pub(super) counters: Counters,
     pub(super) inline_writes: u64,
     /// Quiet writes that succeeded at submission: each is submitted and done.
@@ -17,7 +17,7 @@ pub(super) struct Stats {
     /// Quiet writes that have succeeded later.
     pub(super) quiet_done: u64,
     /// Completions after which the operation continued.
-    pub(super) went_on: u64,
+    pub(super) continued: u64,
     /// Sources in the table that the program does not own: reserved for other threads, or aborted
     /// but still in the table.
     pub(super) hidden: u32,
@@ -28,7 +28,7 @@ impl Stats {
         Stats { reason, ..Stats::default() }
     }
 
-    /// So many completions go to the program.
+    /// Notes that the program gets `count` completions.
     #[inline]
     pub(super) fn note_delivery(&mut self, count: usize) {
         let count = count as u64;
@@ -52,7 +52,7 @@ impl<K: Kernel> Proactor<K> {
         // All completions but those of continued operations were final, so we need not scan a
         // table.
         let made = self.stats.counters.completed + self.outbox.batch.len() as u64;
-        let ended = made - self.stats.went_on + quiet_done;
+        let ended = made - self.stats.continued + quiet_done;
         let tasks = self.kernel.task_counts();
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
@@ -106,12 +106,12 @@ impl<K: Kernel> Proactor<K> {
         resting.chain(placed).collect()
     }
 
-    /// The kernel that it runs on.
+    /// The kernel that the proactor runs on.
     pub(crate) fn kernel(&self) -> &K {
         &self.kernel
     }
 
-    /// A source of the table no longer belongs to the program.
+    /// Notes that a source in the table no longer belongs to the program.
     pub(super) fn hide(&mut self, index: u32, flags: u32) {
         let state = &mut self.sources[index];
         self.stats.hidden += u32::from(!state.has(RESERVED | ABORTING));

@@ -26,12 +26,13 @@ pub(super) struct ResourceWaits {
     /// does not reflect them yet.
     pub(super) begun: usize,
     /// Accepts that wait for a slot in the table of sources.
-    pub(super) places: WaitQueue,
+    pub(super) source_slots: WaitQueue,
     /// Multishot reads that wait because they hold their share of the swap buffers.
     pub(super) shares: Shares,
     /// Writes whose small leases hold swap buffers.
     pub(super) queued: QueuedLeases,
-    /// Something may wait: one flag for all of the above, because every turn asks.
+    /// A source may wait for one of the above. One flag covers all of them, because every turn
+    /// asks.
     any: bool,
 }
 
@@ -49,7 +50,7 @@ impl ResourceWaits {
 
     /// Updates the flag: whether something still waits.
     pub(super) fn settle(&mut self) {
-        self.any = self.reads_wait() || !self.places.is_empty() || !self.queued.is_empty();
+        self.any = self.reads_wait() || !self.source_slots.is_empty() || !self.queued.is_empty();
     }
 
     /// Whether reads wait for memory.
@@ -64,12 +65,12 @@ impl ResourceWaits {
 
     /// Whether accepts wait for a slot.
     pub(super) fn has_accepts(&self) -> bool {
-        !self.places.is_empty()
+        !self.source_slots.is_empty()
     }
 
     /// The number of names in the queues.
     pub(super) fn len(&self) -> usize {
-        self.leases.names.len() + self.buffers.names.len() + self.places.names.len()
+        self.leases.names.len() + self.buffers.names.len() + self.source_slots.names.len()
     }
 
     pub(super) fn clear(&mut self) {

@@ -22,7 +22,7 @@ pub(super) struct Scheduler {
     pub(super) bulk: VecDeque<Source>,
     /// Sources whose reads wait for a lease, or whose accepts wait for a slot.
     pub(super) waits: ResourceWaits,
-    /// Unix streams that are read once more, as a short read may have left bytes behind.
+    /// Unix streams that the loop reads once more, because a short read may have left bytes.
     pub(super) rechecks: Rechecks,
     /// The last `select` took as many events as one call takes: there may be more.
     pub(super) select_was_full: bool,
@@ -95,8 +95,8 @@ impl Scheduler {
         self.current_bulk.1 = left;
     }
 
-    /// Whether this turn runs the sources with bulk data. Of the turns with completions to deliver,
-    /// every second one does not.
+    /// Whether this turn runs the sources with bulk data. Of the turns that have completions to
+    /// deliver, every second one skips them.
     pub(super) fn runs_bulk(&mut self, has_completions: bool) -> bool {
         self.skipped_bulk = has_completions && !self.skipped_bulk;
         !self.skipped_bulk

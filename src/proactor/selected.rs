@@ -26,8 +26,8 @@ impl<K: Kernel> Proactor<K> {
             }
             // New completions are added behind those that this loop has searched.
             seen = self.outbox.batch.len();
-            // The program may have returned the lease or vacated the slot meanwhile: try one turn
-            // first.
+            // The program may have returned the lease or vacated the slot meanwhile, so we try one
+            // turn first.
             tried = held_up.is_some();
             let wait = if tried { Wait::Now } else { Wait::Forever };
             if self.sources.closed {

@@ -5,8 +5,8 @@
 //! [scarce](crate::driver::swap::Pool::is_scarce), each attempt of a multishot read gets a swap
 //! buffer of its own, which counts until it comes back. A source may hold one buffer, or an eighth
 //! of the free buffers if that is more. This is the dynamic threshold of shared-memory switches
-//! (Choudhury and Hahne, 1998): however many sources take their full share, some buffers stay free
-//! for new ones.
+//! (Choudhury and Hahne, 1998). However many sources take their full share, some buffers stay free
+//! for new sources.
 //!
 //! A source that holds its share waits here. It resumes when one of its own buffers comes back, or
 //! when enough others do that its share grows.

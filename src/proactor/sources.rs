@@ -26,7 +26,7 @@ pub(super) struct Sources {
 
 /// What the driver knows of forks of the process.
 pub(super) struct Forks {
-    /// The process that the driver is usable in.
+    /// The generation of the process in which the driver is usable.
     pub(super) generation: u32,
     /// How many forks the process had seen at the last look.
     events: u32,

@@ -17,9 +17,10 @@ use crate::leaked::{PATIENCE_NS, leak, leave_to_kernel};
 /// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
 /// operation to a thread.)
 const MOST_STOPS: usize = 160;
-/// How long, and how often, a turn waits for threads of the kernel to end cancelled operations.
-const MOMENT_NS: u64 = 100_000;
-const MOMENTS: u32 = 20;
+/// How long one wait for threads of the kernel takes at most, and how many such waits a turn makes.
+/// These threads end cancelled operations.
+const THREAD_WAIT_NS: u64 = 100_000;
+const MOST_THREAD_WAITS: u32 = 20;
 
 impl<K: Kernel> Proactor<K> {
     /// Starts the read at the head of the queue, if the kernel completes such reads. False if the
@@ -118,7 +119,7 @@ impl<K: Kernel> Proactor<K> {
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
                 // The operation may be a newer one, which was not told to end.
-                if self.is_any_told(head) {
+                if self.is_any_ending_from(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.kernel_ops.cancels_pending = true;
                 }
@@ -293,15 +294,15 @@ impl<K: Kernel> Proactor<K> {
         self.stop(head, kind);
     }
 
-    /// Whether an operation that the kernel has was told to end, from `head` on. The kernel has
-    /// several if they go out in one message.
-    fn is_any_told(&self, head: u32) -> bool {
+    /// Whether an operation that the kernel has was told to end. `head` is the first operation of
+    /// the queue. The kernel has several of them if they go out in one message.
+    fn is_any_ending_from(&self, head: u32) -> bool {
         let mut started = self.ops.queue(head).take_while(|op| op.in_flight != InFlight::No);
         started.any(|op| op.in_flight.ending().is_some())
     }
 
     /// The number of operations of a source that were told to end and have not ended.
-    pub(super) fn count_told(&self, index: u32) -> usize {
+    pub(super) fn count_ending(&self, index: u32) -> usize {
         let state = &self.sources[index];
         let heads = [state.reads.head, state.writes.head, state.polls].into_iter();
         let all = heads.flat_map(|head| self.ops.queue(head));
@@ -309,10 +310,11 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Enters the kernel, so that operations that were just told to end can end. The kernel does
-    /// not find one that is between two states, and is asked again. A thread of the kernel gets a
-    /// moment; if it needs longer, the answer comes in a later turn.
+    /// not find an operation that is between two states: then the loop asks again. If a thread of
+    /// the kernel has the operation, the loop waits for a moment; if the thread needs longer, the
+    /// answer comes in a later turn.
     pub(super) fn reap(&mut self) {
-        let mut moments = MOMENTS;
+        let mut waits_left = MOST_THREAD_WAITS;
         self.kernel_ops.stopping = false;
         for _ in 0..MOST_STOPS {
             self.kernel_ops.cancels_pending = false;
@@ -328,7 +330,7 @@ impl<K: Kernel> Proactor<K> {
                 }
             }
             if self.kernel_ops.stopping && !self.kernel_ops.cancels_pending {
-                moments = self.await_threads(moments);
+                waits_left = self.await_threads(waits_left);
             }
             if !self.kernel_ops.cancels_pending {
                 return;
@@ -336,18 +338,18 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Waits at most `moments` for answers of kernel threads that were told to stop. Returns the
-    /// moments left.
+    /// Waits for answers of kernel threads that were told to stop, at most `waits_left` times.
+    /// Returns how many of these waits are left.
     #[cold]
-    fn await_threads(&mut self, mut moments: u32) -> u32 {
-        while moments > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
-            moments -= 1;
-            match self.kernel.select(Some(MOMENT_NS)) {
+    fn await_threads(&mut self, mut waits_left: u32) -> u32 {
+        while waits_left > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
+            waits_left -= 1;
+            match self.kernel.select(Some(THREAD_WAIT_NS)) {
                 Ok(count) => self.apply(count),
                 Err(_) => return 0,
             }
         }
-        moments
+        waits_left
     }
 
     /// Whether the kernel has an operation that was told to end.

@@ -58,21 +58,22 @@ pub(super) const QUEUED: u32 = 1 << 4;
 pub(super) const CLOSING: u32 = 1 << 5;
 /// The name is reserved for another thread and has no descriptor yet.
 pub(super) const RESERVED: u32 = 1 << 6;
-/// It has an idle timeout, and no byte has moved since the sweep looked at it last (see `idle.rs`).
+/// The source has an idle timeout, and no byte has moved since the last look of the sweep (see
+/// `idle.rs`).
 pub(super) const QUIET: u32 = 1 << 7;
 /// The driver has set O_NONBLOCK.
 pub(super) const CHANGED: u32 = 1 << 8;
-/// There may be duplicates, so that closing does not end the registration.
+/// There may be duplicates of the descriptor, so closing it may not end the registration.
 pub(super) const DUPLICATED: u32 = 1 << 9;
-/// Its reads wait for a lease, or its accepts for a slot.
+/// The reads of the source wait for a lease, or its accepts wait for a slot.
 pub(super) const WAITING: u32 = 1 << 10;
 /// Reads (accepts) are not tried until a pause has ended.
 pub(super) const READ_PAUSED: u32 = 1 << 11;
 /// Writes are not tried until a pause has ended.
 pub(super) const WRITE_PAUSED: u32 = 1 << 12;
-/// An event has come for its polls.
+/// An event has come for the polls of the source.
 pub(super) const POLLED: u32 = 1 << 13;
-/// It belongs to a connect operation.
+/// The source belongs to a connect operation.
 pub(super) const CONNECTING: u32 = 1 << 14;
 /// The kind of the source is known, and its calls do not block.
 pub(super) const PREPARED: u32 = 1 << 15;
@@ -275,8 +276,8 @@ impl Entry for SourceState {
 }
 
 impl SourceState {
-    /// Opens a fresh source in an occupied slot. If its kind is not known, its first operation asks
-    /// for it, and until then nothing is worth trying.
+    /// Opens a fresh source in an occupied slot. If its kind is not known, its first operation
+    /// queries the kind. Until then no attempt is worth trying.
     pub(super) fn open(&mut self, fd: RawFd, kind: SourceKind, flags: u32) {
         self.fd = fd;
         self.flags = flags | (kind as u32) << KIND_SHIFT;

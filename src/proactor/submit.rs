@@ -15,7 +15,7 @@ pub(super) fn check_most(len: usize) -> Result<(), Reason> {
     if len > MOST_BYTES { Err(Reason::TooLong) } else { Ok(()) }
 }
 
-/// A source with one of these takes no operations.
+/// A source with one of these flags takes no operations.
 const NOT_USABLE: u32 = CLOSING | CONNECTING | RESERVED;
 
 impl<K: Kernel> Proactor<K> {
@@ -169,8 +169,8 @@ impl<K: Kernel> Proactor<K> {
         Reason::Full { limit: Limit::Operations, count: self.config.max_operations }
     }
 
-    /// Queues a read. The first of its source is handed to a kernel that completes reads, or tried
-    /// if it is worth trying.
+    /// Queues a read. If it is the source's only read and worth trying, a kernel that completes
+    /// reads gets it, or the loop tries it.
     #[inline(always)]
     pub(super) fn start_read(&mut self, index: u32, ticket: Ticket, due_ns: u64) -> Ticket {
         let state = &mut self.sources[index];
@@ -182,7 +182,7 @@ impl<K: Kernel> Proactor<K> {
         state.push_read(&mut self.ops.table, ticket.index());
         self.note_reading(index);
         if first && self.sources[index].can_read() {
-            if self.is_put_off(index) {
+            if self.is_left_to_next_turn(index) {
                 self.enqueue(index);
             } else if !(K::COMPLETES && self.begin_read(index)) {
                 self.try_reads_now(index);
@@ -198,17 +198,18 @@ impl<K: Kernel> Proactor<K> {
     #[inline(always)]
     pub(super) fn try_reads(&mut self, index: u32) {
         if self.sources[index].can_read() {
-            if self.is_put_off(index) {
+            if self.is_left_to_next_turn(index) {
                 return self.enqueue(index);
             }
             self.try_reads_now(index);
         }
     }
 
-    /// Whether the next turn tries a read that was just submitted: this turn has moved its bytes
-    /// and the source has bulk data. So the program handles what was read while it is in the cache.
+    /// Whether a read that was just submitted is left to the next turn: the source has bulk data,
+    /// and this turn has moved as many bytes as it may. So the program handles what was read while
+    /// it is in the cache.
     #[inline(always)]
-    fn is_put_off(&self, index: u32) -> bool {
+    fn is_left_to_next_turn(&self, index: u32) -> bool {
         self.sched.turn_bytes <= 0 && self.sources[index].has(FULL)
     }
 
@@ -229,8 +230,8 @@ impl<K: Kernel> Proactor<K> {
         if std::mem::take(&mut self.ops.exceeds) {
             return self.end_source(index, ErrorKind::Overflow);
         }
-        // The operation just queued is tried now if all before it are out; if they are not, the
-        // direction is not worth trying or stands in the ready queue.
+        // We try the operation now if all writes before it are out. If they are not, the direction
+        // is not worth trying, or the source is in the ready queue.
         if self.sources[index].can_write() && !self.sources[index].has(QUEUED) {
             let mut left = self.config.source_budget.min(MOST_COPIED);
             self.run_writes(index, &mut left);

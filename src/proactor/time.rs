@@ -9,8 +9,9 @@ use crate::source::Source;
 pub(super) struct Time {
     /// The clock as it was last read in this turn.
     pub(super) now_ns: u64,
-    /// The time that the program was told since the last turn; 0 if it has not asked.
-    pub(super) told_ns: Cell<u64>,
+    /// The time that `now` has returned to the program since the last turn; 0 if the program has
+    /// not called it.
+    pub(super) reported_ns: Cell<u64>,
     /// Directions that are tried again after a pause.
     pub(super) paused: Vec<Pause>,
     /// The idle timeouts of sources.
@@ -28,7 +29,7 @@ pub(super) struct Pause {
 
 impl Time {
     pub(super) fn new() -> Time {
-        Time { now_ns: 0, told_ns: Cell::new(0), paused: Vec::new(), idle: Idle::new() }
+        Time { now_ns: 0, reported_ns: Cell::new(0), paused: Vec::new(), idle: Idle::new() }
     }
 
     /// When the first pause ends.

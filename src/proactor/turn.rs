@@ -22,7 +22,7 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.check_fork()?;
         if self.sources.closed {
-            self.time.told_ns.set(0);
+            self.time.reported_ns.set(0);
             while self.outbox.batch.len() < least
                 && self.kernel_ops.busy as usize + self.files.at_work() > 0
             {
@@ -40,9 +40,9 @@ impl<K: Kernel> Proactor<K> {
                 return Ok(());
             }
             if wait == Wait::Now && self.outbox.batch.is_empty() {
-                // No completion: the embedding loop now sleeps on the descriptor. For a source that
-                // began to wait in this turn a resource may be free already; if not, its return
-                // must wake the loop.
+                // No completion: the embedding loop now sleeps on the descriptor. A source may have
+                // begun to wait in this turn, and its resource may be free again already. If not,
+                // the return of the resource must wake the loop.
                 if !self.sched.waits.is_empty() {
                     self.retry_waiting();
                 }
@@ -63,7 +63,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// A turn of a closed driver, in which operations that the kernel and workers have still end.
+    /// A turn of a closed driver. It lets the operations end that the kernel and the workers still
+    /// have.
     pub(super) fn turn_closed(&mut self, wait: Wait) -> io::Result<()> {
         if self.inbox.remote.is_notified() {
             self.wake_up();
@@ -75,7 +76,7 @@ impl<K: Kernel> Proactor<K> {
     /// One turn, which may block as `wait` says while there are fewer than `least` completions.
     pub(super) fn turn(&mut self, wait: Wait, least: usize) -> io::Result<()> {
         self.stats.counters.turns += 1;
-        self.time.told_ns.set(0);
+        self.time.reported_ns.set(0);
         self.kernel.turn();
         if self.inbox.is_due || self.inbox.remote.is_notified() {
             self.wake_up();
@@ -101,8 +102,9 @@ impl<K: Kernel> Proactor<K> {
         if idle || overdue || pressing || self.sched.select_is_due() {
             self.sched.note_select();
             let rechecks = !self.sched.rechecks.is_empty();
-            let ask = if rechecks { self.look_at_rechecks(idle, timed) } else { Ask::Nothing };
-            let wait = if idle && ask == Ask::Nothing { wait } else { Wait::Now };
+            let due =
+                if rechecks { self.look_at_rechecks(idle, timed) } else { DueRechecks::Nothing };
+            let wait = if idle && due == DueRechecks::Nothing { wait } else { Wait::Now };
             let (queued, events) = (self.sched.has_ready(), self.stats.counters.events);
             self.poll(wait, timed || rechecks, least)?;
             if queued {
@@ -110,8 +112,8 @@ impl<K: Kernel> Proactor<K> {
                 // source that was queued before them must run.
                 self.sched.turn_bytes = self.sched.turn_bytes.max(1);
             }
-            if ask != Ask::Nothing {
-                self.run_rechecks(ask, self.stats.counters.events == events);
+            if due != DueRechecks::Nothing {
+                self.run_rechecks(due, self.stats.counters.events == events);
             }
         } else {
             self.sched.note_delivery(self.outbox.batch.len());
@@ -145,7 +147,7 @@ impl<K: Kernel> Proactor<K> {
     /// Which rechecks are due. `timed` says that the clock was read just now.
     #[cold]
     #[inline(never)]
-    fn look_at_rechecks(&mut self, idle: bool, timed: bool) -> Ask {
+    fn look_at_rechecks(&mut self, idle: bool, timed: bool) -> DueRechecks {
         if !timed {
             self.time.now_ns = self.kernel.now_ns();
         }
@@ -157,28 +159,28 @@ impl<K: Kernel> Proactor<K> {
         self.sched.rechecks.look(self.time.now_ns, idle)
     }
 
-    /// Reads the sources whose recheck is due. It reads all of them only if the poll of this turn
-    /// found no event (`vain`), and only the oldest while the kernel has more events than the poll
-    /// took: a source with a waiting event must not be read before its turn, because the event
-    /// would then find nothing.
+    /// Reads the sources whose recheck is due. If all are due, it reads them only if the poll of
+    /// this turn found no event (`no_event`). While the kernel has more events than the poll took,
+    /// it reads only the oldest. A source with a waiting event must not be read before its turn,
+    /// because the event would then find no bytes.
     #[cold]
     #[inline(never)]
-    fn run_rechecks(&mut self, ask: Ask, vain: bool) {
-        let ask = match ask {
-            Ask::All if !vain => return,
-            Ask::Old if self.sched.select_was_full => Ask::Oldest,
-            ask => ask,
+    fn run_rechecks(&mut self, due: DueRechecks, no_event: bool) {
+        let due = match due {
+            DueRechecks::All if !no_event => return,
+            DueRechecks::Old if self.sched.select_was_full => DueRechecks::Oldest,
+            due => due,
         };
         // A source that is read may be queued again.
         for _ in 0..self.sched.rechecks.len() {
-            let Some(source) = self.sched.rechecks.next(ask, self.time.now_ns) else { return };
+            let Some(source) = self.sched.rechecks.next(due, self.time.now_ns) else { return };
             let Some(state) = self.state(source) else { continue };
             state.flags &= !TO_RECHECK;
             state.flags |= READABLE;
             let before = self.outbox.batch.len();
             let mut left = self.config.source_budget;
             self.run_reads(source.index(), &mut left);
-            if vain && self.outbox.batch.len() > before {
+            if no_event && self.outbox.batch.len() > before {
                 self.sched.rechecks.found_bytes();
             }
             self.requeue(source.index());
@@ -347,7 +349,7 @@ impl<K: Kernel> Proactor<K> {
             if K::COMPLETES
                 && let Some(state) = self.state(next.source)
             {
-                // So that the loop tries its read, and not the kernel.
+                // With this flag the loop tries the read. Without it the kernel would get the read.
                 state.flags |= FULL;
             }
             if let Some(left) = self.run_source(next.source, next.share) {

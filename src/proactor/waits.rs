@@ -1,4 +1,4 @@
-//! Waits of a direction that is not ready: for the selector, for a time, for a lease. Also polls.
+//! Waits of a direction that is not ready: for the selector, for a time, for a lease.
 
 use super::resource_waits::{ResourceWaits, WaitQueue};
 use super::*;
@@ -25,7 +25,8 @@ impl<K: Kernel> Proactor<K> {
                 && state.writes.head != NIL
             {
                 let head = state.writes.head;
-                // The kernel has none of them: one with a mark was told to end while it waited.
+                // The kernel has none of these writes. A write that was told to end while it waited
+                // keeps a mark, and ends for that reason.
                 let told = std::mem::replace(&mut self.ops[head].in_flight, InFlight::No);
                 self.fail(head, told.ending().unwrap_or(ErrorKind::Os(errno)));
             }
@@ -73,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
         self.wait_in(index, |waits| &mut waits.leases);
     }
 
-    /// A read of the source, which the kernel is to do, waits until the kernel holds a swap buffer.
+    /// A read that the kernel is to do waits until the kernel holds a swap buffer.
     #[cold]
     pub(super) fn wait_for_buffer(&mut self, index: u32) {
         self.stats.counters.lease_waits += 1;
@@ -82,9 +83,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// An accept of the source waits for a slot in the table.
     #[cold]
-    pub(super) fn wait_for_place(&mut self, index: u32) {
+    pub(super) fn wait_for_slot(&mut self, index: u32) {
         self.stats.counters.table_waits += 1;
-        self.wait_in(index, |waits| &mut waits.places);
+        self.wait_in(index, |waits| &mut waits.source_slots);
     }
 
     fn wait_in(&mut self, index: u32, queue: impl Fn(&mut ResourceWaits) -> &mut WaitQueue) {
@@ -107,11 +108,11 @@ impl<K: Kernel> Proactor<K> {
             self.copy_queued_leases(self.sched.waits.reads_wait());
         }
         let ahead = self.sched.ready.len() + self.sched.bulk.len();
-        if !self.sched.waits.places.is_empty() {
+        if !self.sched.waits.source_slots.is_empty() {
             let vacant = self.sources.table.limit().saturating_sub(self.sources.table.len());
             // Accepted sockets in the batch need slots, too.
             let room = (vacant as usize).saturating_sub(self.outbox.accepted);
-            self.resume_waiting(room, ahead, |waits| &mut waits.places);
+            self.resume_waiting(room, ahead, |waits| &mut waits.source_slots);
         }
         if !self.sched.waits.buffers.is_empty() {
             let left = self.buffers_of_kernel_or_loop().saturating_sub(self.sched.waits.begun);
@@ -130,13 +131,13 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn retry_between_turns(&mut self) {
         self.retry_waiting();
         if K::COMPLETES && self.kernel_ops.cancels_pending {
-            // The kernel gives a write back only if it is told before the foreign loop sleeps.
+            // We ask the kernel for the writes back now, because the embedding loop may sleep next.
             self.reap();
         }
     }
 
-    /// The number of swap buffers for reads that the kernel would do. If the kernel holds none and
-    /// can get none, the number that the loop has: then the loop does these reads.
+    /// The number of swap buffers that the kernel has for reads. If it has none and can get none,
+    /// the number that the loop has: then the loop itself does the reads.
     pub(super) fn buffers_of_kernel_or_loop(&mut self) -> usize {
         match self.kernel.buffers(&mut self.memory.pool) {
             0 => self.memory.pool.available(false),

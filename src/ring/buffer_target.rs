@@ -3,24 +3,25 @@
 //! The kernel writes every chunk that it holds before it writes the first one again, so many chunks
 //! are cold memory. Too few chunks end receives (`ENOBUFS`). Starting these again is cheap for a
 //! few streams with bulk data, and dear for thousands of small messages. So the kernel gets more
-//! chunks when one shortage ends more receives than it holds chunks. It gets fewer when for a while
-//! no shortage has ended half as many.
-//! With 256 at all times, echoes of 8 streams of 64 KiB take 1.59 times the CPU for a GB with
-//! `echo --multishot`, and 1.15 times without (server CPU per byte, 7 interleaved rounds).
+//! chunks when one shortage ends more receives than the kernel holds chunks. It gets fewer chunks
+//! when for a while no shortage has ended half as many receives. If the kernel holds 256 chunks at
+//! all times, echoes of 8 streams of 64 KiB take 1.59 times the server CPU per byte with `echo
+//! --multishot`, and 1.15 times without (7 interleaved rounds).
 
 /// The most chunks that the kernel is given.
 const MOST: u16 = 256;
-/// Up to so many bytes, any shortage gives the kernel more chunks. These stay in the cache, and
-/// with fewer a source that finds no chunk again and again would not get its share.
+/// While its chunks have at most this many bytes, any shortage gives the kernel more of them. So
+/// few chunks stay in the cache. With fewer, a source that finds no chunk again and again would not
+/// get its share.
 const FEW_BYTES: u32 = 1 << 20;
-/// After so many rounds the kernel may be given fewer chunks.
+/// After this many rounds the kernel may get fewer chunks.
 const WINDOW: u16 = if cfg!(miri) { 16 } else { 256 };
 
 /// The receives that shortages have ended, and what follows from them.
 #[derive(Debug)]
 pub(super) struct BufferTarget {
     wanted: u16,
-    /// Up to so many chunks, any shortage gives the kernel more.
+    /// Up to this many chunks, any shortage gives the kernel more.
     few: u16,
     /// Receives that a shortage has ended in this round, and the most in one round of this window.
     ended: u16,

@@ -25,9 +25,9 @@ use crate::sys::uring::Uring;
 
 /// Entries of the ring: chunks that the kernel may hold at once.
 const ENTRIES: u16 = 512;
-/// The kernel leaves one part in so many at the end of a chunk unused, if it can. So a chunk's end
-/// does not cut a message that is no longer than this part.
-const LEFT: u32 = 16;
+/// The kernel leaves the last sixteenth of a chunk unused, if it has this feature. So the end of a
+/// chunk does not cut a message that is no longer than this part.
+const MIN_LEFT_PART: u32 = 16;
 
 pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
@@ -36,11 +36,11 @@ pub(super) struct Buffers {
     lent: Vec<Option<Lent>>,
     vacant: Vec<u16>,
     buffer_target: BufferTarget,
-    /// A receive that goes on has used up a chunk. No other code asks for the next chunk.
-    lacking: bool,
+    /// A receive that goes on has used up a chunk. Only this flag asks for the next chunk.
+    needs_chunk: bool,
     /// How many bytes at the end of a chunk the kernel leaves unused, so as not to cut a message
     /// there.
-    left: u32,
+    min_left: u32,
 }
 
 impl Buffers {
@@ -70,13 +70,14 @@ impl Buffers {
             lent: (0..ENTRIES).map(|_| None).collect(),
             vacant: (0..ENTRIES).rev().collect(),
             buffer_target: BufferTarget::new(chunk_bytes),
-            lacking: false,
-            left: 0,
+            needs_chunk: false,
+            min_left: 0,
         };
         // SAFETY: U3.
-        match unsafe { uring.register_buffers(start.cast(), ENTRIES, chunk_bytes / LEFT) } {
-            Ok(left) => {
-                buffers.left = left;
+        match unsafe { uring.register_buffers(start.cast(), ENTRIES, chunk_bytes / MIN_LEFT_PART) }
+        {
+            Ok(min_left) => {
+                buffers.min_left = min_left;
                 Ok(Some(buffers))
             }
             Err(error) => match error.raw_os_error() {
@@ -136,8 +137,8 @@ impl Buffers {
     }
 
     /// How many bytes at the end of a chunk the kernel leaves unused.
-    pub(super) fn left(&self) -> u32 {
-        self.left
+    pub(super) fn min_left(&self) -> u32 {
+        self.min_left
     }
 
     /// How many chunks the kernel is to hold.
@@ -149,9 +150,9 @@ impl Buffers {
     /// chunks, lends the kernel others, whose leases may have come back meanwhile.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        // While the pool is scarce no multishot receive continues in the kernel, which knows no
-        // shares.
-        if std::mem::take(&mut self.lacking) && !pool.is_scarce() {
+        // While the pool is scarce, no multishot receive continues in the kernel, because the
+        // kernel does not know the shares of sources.
+        if std::mem::take(&mut self.needs_chunk) && !pool.is_scarce() {
             self.fill(pool);
         }
     }
@@ -167,8 +168,8 @@ impl Buffers {
         pool.limit_bytes() > pool.chunk_bytes()
     }
 
-    /// The kernel has filled `len` bytes of buffer `id`. It goes on filling the buffer if `more`;
-    /// the receive goes on if `lasting`.
+    /// The kernel has filled `len` bytes of buffer `id`. If `more`, the kernel goes on filling the
+    /// buffer. If `lasting`, the receive goes on.
     #[inline]
     pub(super) fn filled(
         &mut self,
@@ -183,7 +184,7 @@ impl Buffers {
         // SAFETY: the kernel has written the next `len` bytes of this chunk.
         let data = unsafe { chunk.commit(len) };
         if !more {
-            self.lacking |= lasting;
+            self.needs_chunk |= lasting;
             pool.take_back(place.take().expect("looked at above"));
             self.vacant.push(id);
         }

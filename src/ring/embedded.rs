@@ -3,9 +3,9 @@
 //! A ring whose work is deferred (`IORING_SETUP_DEFER_TASKRUN`) does not wake a poll of its
 //! descriptor: work waits for the next enter, and the kernel signals only a registered eventfd. So
 //! the descriptor that is handed out is an epoll set of that eventfd and of the one that other
-//! threads write. It costs nothing before it is asked for. The kernel signals the eventfd for the
-//! first deferred work only, not for work behind it. So code that drains the eventfd must run all
-//! of the work, or signal again (`Uring::has_work`).
+//! threads write. The set costs nothing before the program asks for the descriptor. The kernel
+//! signals the eventfd for the first deferred work only, not for work behind it. So code that
+//! drains the eventfd must run all of the work, or signal again (`Uring::has_work`).
 
 use std::io;
 
@@ -34,7 +34,7 @@ impl Embedded {
         Ok(Embedded { set, signal })
     }
 
-    /// Drains the eventfd: the loop looks at the ring now.
+    /// Drains the eventfd. The caller looks at the ring now.
     pub(super) fn clear(&mut self) {
         let _ = self.set.select(Some(0));
         self.signal.drain();

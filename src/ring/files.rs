@@ -50,17 +50,17 @@ impl Ring {
     /// Starts a file request. False if threads must do it.
     ///
     /// # Safety
-    /// The memory of the request stays what it is until its answer.
+    /// The caller must not free, move or change the memory of the request before its answer.
     pub(super) unsafe fn start_on_file(
         &mut self,
         mut request: FileRequest<'_>,
         facts: FileFacts,
     ) -> bool {
-        if !self.serves_files || facts.is_refused() {
+        if !self.serves_files || facts.is_direct_refused() {
             return false;
         }
-        // The ring hands a buffered write to a kernel thread, which takes three times as long as
-        // one of ours.
+        // The ring hands a buffered write to a kernel thread, which takes three times as long as a
+        // thread of ours.
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if writes && (!facts.is_direct() || facts.appends()) {
             return false;

@@ -24,24 +24,25 @@ const ENOUGH: u32 = 2;
 #[derive(Default)]
 pub(super) struct Lost {
     /// Completions were lost, and recovery is not complete.
-    pub(super) recalls: bool,
-    /// The last cancel of everything has found nothing; and another answer came since.
+    pub(super) is_recovering: bool,
+    /// The last cancel of everything has found nothing.
     found_nothing: bool,
+    /// Another answer came since the last cancel of everything.
     others: bool,
     /// Cancels in a row that found nothing.
-    empty: u32,
+    empty_cancels: u32,
     /// How often completions were lost.
-    pub(super) times: u64,
+    pub(super) count: u64,
 }
 
 impl Lost {
     /// Notes the result of the cancel of everything.
-    pub(super) fn found(&mut self, result: i32) {
+    pub(super) fn note_cancel_all(&mut self, result: i32) {
         self.found_nothing = result == 0 || result == -libc::ENOENT;
     }
 
-    /// Notes another answer.
-    pub(super) fn other(&mut self) {
+    /// Notes an answer to anything else.
+    pub(super) fn note_other_answer(&mut self) {
         self.others = true;
     }
 }
@@ -50,14 +51,15 @@ impl Ring {
     /// Cancels everything, unless nothing is left.
     pub(super) fn recall_all(&mut self) -> bool {
         let lost = &mut self.lost;
-        lost.empty = if lost.found_nothing && !lost.others { lost.empty + 1 } else { 0 };
+        lost.empty_cancels =
+            if lost.found_nothing && !lost.others { lost.empty_cancels + 1 } else { 0 };
         (lost.found_nothing, lost.others) = (false, false);
-        if lost.empty >= ENOUGH {
+        if lost.empty_cancels >= ENOUGH {
             return true;
         }
         let all = types::CancelBuilder::any().all();
         let cancel = opcode::AsyncCancel2::new(all).build();
-        // SAFETY: it names no memory.
+        // SAFETY: the entry names no memory.
         unsafe { self.uring.push(cancel.user_data(RECALL)) };
         false
     }
@@ -65,7 +67,7 @@ impl Ring {
     /// The ring starts over, with new buffers and a new wake poll.
     pub(super) fn start_over(&mut self, pool: &mut Pool, empty: bool, buffer_bytes: u32) {
         self.uring.forgive();
-        self.lost = Lost { times: self.lost.times, ..Lost::default() };
+        self.lost = Lost { count: self.lost.count, ..Lost::default() };
         self.long_multishot = LongMultishot::default();
         self.files_in_kernel = 0;
         if let Some(buffers) = self.buffers.take() {

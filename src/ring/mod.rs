@@ -11,9 +11,9 @@
 //! entry. A completion with a stale name is dropped, and its bytes return to the pool. At most one
 //! read and one write of a source are in the kernel.
 //!
-//! The requests of a ring outlive a killed process by a moment: the kernel ends them in deferred
-//! work, and only then closes listeners and connections. A process that listens at the same address
-//! at once may get `EADDRINUSE`.
+//! When a process is killed, the requests of its ring outlive it by a moment: the kernel ends them
+//! in deferred work, and only then closes listeners and connections. So a process that listens at
+//! the same address right after that may get `EADDRINUSE`.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -104,7 +104,7 @@ pub struct Ring {
     // Dropped first: the kernel cancels what is left in it.
     uring: Uring,
     calls: OsCalls,
-    /// Tells at once whether a descriptor can be polled.
+    /// Used only to find out at once whether a descriptor can be polled.
     epoll: Epoll,
     waker: Arc<WakeFd>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
@@ -114,12 +114,13 @@ pub struct Ring {
     events: Vec<Cqe>,
     most_events: usize,
     messages: Messages,
-    /// Whether the ring serves work on files; how many such requests the kernel has; and its
-    /// answers to them.
+    /// Whether the ring serves work on files.
     serves_files: bool,
+    /// The number of file requests that the kernel has.
     files_in_kernel: u32,
     /// The most file requests that one system call submits, see `is_batch`.
     file_batch: u32,
+    /// Answers to file requests.
     file_answers: VecDeque<FileAnswer>,
     registered: Registered,
     counts: RingCounts,
@@ -211,8 +212,8 @@ impl Ring {
     }
 }
 
-// SAFETY: what is received lies in the memory that `start_recv` was given, or in a provided buffer
-// of which the kernel says how much it has filled; the attempts are those of `Os`.
+// SAFETY: received bytes are in the memory that `start_recv` was given, or in a provided buffer,
+// and the kernel says how much of it it has filled; the attempts are those of `Os`.
 unsafe impl Kernel for Ring {
     type Calls = OsCalls;
 
@@ -244,9 +245,9 @@ unsafe impl Kernel for Ring {
         }
         self.uring.take(&mut self.events, self.most_events);
         // Checked before any completion is used: those behind a lost one may name the wrong bytes.
-        if self.uring.has_lost() && !self.lost.recalls {
-            self.lost.recalls = true;
-            self.lost.times += 1;
+        if self.uring.has_lost() && !self.lost.is_recovering {
+            self.lost.is_recovering = true;
+            self.lost.count += 1;
         }
         if self.embedded.get().is_some() && (self.uring.has_completions() || self.uring.has_work())
         {
@@ -259,7 +260,7 @@ unsafe impl Kernel for Ring {
         let event = self.events[i];
         let key = if event.key == WAKE { WAKE } else { event.key & !TAG_MASK };
         // `answer` has taken every result that is an error, except that of the waker's poll, whose
-        // conditions nobody reads.
+        // conditions no code reads.
         (key, Ready::from_bits(event.result as u16))
     }
 
@@ -270,11 +271,11 @@ unsafe impl Kernel for Ring {
         {
             buffers.refill(pool);
         }
-        if self.lost.recalls && tag != RECALL {
-            self.lost.other();
+        if self.lost.is_recovering && tag != RECALL {
+            self.lost.note_other_answer();
         }
         if tag == WAKE {
-            if !cqueue::more(flags) && !self.lost.recalls {
+            if !cqueue::more(flags) && !self.lost.is_recovering {
                 let fd = self.waker.raw();
                 self.poll_for(fd, WAKE, READS);
             }
@@ -301,7 +302,7 @@ unsafe impl Kernel for Ring {
                     let len = result.max(0) as u32;
                     let more = cqueue::buffer_more(flags);
                     answer.data = buffers.filled(pool, id, len, more, answer.more);
-                    if self.lost.recalls {
+                    if self.lost.is_recovering {
                         // The receive of these bytes is unknown.
                         answer.data = Buf::NONE;
                         answer.moved = -(libc::EIO as isize);
@@ -321,18 +322,18 @@ unsafe impl Kernel for Ring {
             }
             SEND => answer.write = true,
             RECALL => {
-                self.lost.found(result);
+                self.lost.note_cancel_all(result);
                 answer.key = 0;
             }
             POLL | POLL_WRITES if answer.more => return None,
-            POLL | POLL_WRITES if self.lost.recalls => answer.moved = Answer::POLL_ENDED,
+            POLL | POLL_WRITES if self.lost.is_recovering => answer.moved = Answer::POLL_ENDED,
             // The poll has ended by itself, for example because the completion queue was full.
             POLL | POLL_WRITES if result != -libc::ECANCELED => {
                 self.cancel(key | POLL);
                 self.cancel(key | POLL_WRITES);
                 answer.moved = Answer::POLL_ENDED;
             }
-            // A request that is between two states is not found: it must be asked again
+            // The kernel does not find a request that is between two states: we must ask it again
             // (io_uring_cancelation(7)).
             CANCEL | CANCEL_SEND if result == -libc::ENOENT => {
                 answer.moved = Answer::NOT_STOPPED;
@@ -460,7 +461,7 @@ unsafe impl Kernel for Ring {
     }
 
     fn has_lost(&mut self) -> bool {
-        self.lost.recalls
+        self.lost.is_recovering
     }
 
     fn recall(&mut self) -> bool {
@@ -525,7 +526,7 @@ unsafe impl Kernel for Ring {
         let poll = "what is neither read nor written by the ring is polled by it, edge-triggered";
         explain.row("registration", "POLL_ADD multishot", poll, counts.polls);
         let (recv, why) = match &self.buffers {
-            Some(buffers) if buffers.left() > 0 => {
+            Some(buffers) if buffers.min_left() > 0 => {
                 ("RECV", "into provided buffers, piece by piece but for the last sixteenth")
             }
             Some(_) => {
@@ -556,9 +557,9 @@ unsafe impl Kernel for Ring {
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
         }
         explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
-        if self.lost.times > 0 {
+        if self.lost.count > 0 {
             let why = "everything was cancelled; unanswered operations ended with EIO";
-            explain.row("completions", "lost by the kernel", why, self.lost.times);
+            explain.row("completions", "lost by the kernel", why, self.lost.count);
         }
         self.registered.explain(explain);
         self.quirks.explain(explain);

@@ -18,7 +18,7 @@ use crate::sys::uring::Uring;
 
 /// The most that one registered buffer may have (io_uring_register(2)).
 const MOST_BYTES: usize = 1 << 30;
-/// Instead of a slot: the file was not registered yet, or the kernel has refused it.
+/// Values in place of a slot: the file was not registered yet, or the kernel has refused it.
 const UNASKED: u32 = u32::MAX;
 const REFUSED: u32 = u32::MAX - 1;
 
@@ -71,8 +71,8 @@ impl Registered {
         this
     }
 
-    /// How an entry is to name a file: by its slot, which it gets now if it has none and one is
-    /// left.
+    /// How an entry is to name a file. A file without a slot gets one now, if one is left. Then the
+    /// entry names the slot.
     pub(super) fn descriptor(&mut self, fd: RawFd, uring: &Uring) -> Descriptor {
         let slot = match self.slots.get(fd as usize) {
             Some(&slot) if slot != UNASKED => slot,
@@ -168,7 +168,7 @@ fn register_region(bytes: usize, uring: &Uring) -> io::Result<Arc<Region>> {
     Ok(region)
 }
 
-/// Why the kernel refuses, with the limit that it usually is.
+/// The reason of a refusal. If the errno is `errno`, it names the limit that usually causes it.
 fn why(error: &io::Error, limit: &str, errno: i32) -> String {
     match error.raw_os_error() {
         Some(found) if found == errno => format!("refused: {error}; {limit} is too small for it"),

@@ -182,7 +182,7 @@ impl<const C: bool> Sim<C> {
     /// appends, or one of those writes into the page cache that the seed chooses.
     pub(super) fn begin_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
-        if facts.is_refused()
+        if facts.is_direct_refused()
             || facts.is_direct() && !request.is_aligned(facts)
             || writes && facts.appends()
         {

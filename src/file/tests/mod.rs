@@ -64,14 +64,14 @@ fn run(task: impl Into<WorkItem>) -> Result<Value, i32> {
     task.into().run().result
 }
 
-/// Runs what must succeed without a value.
+/// Runs a task that must succeed without a value.
 #[track_caller]
 fn works(task: impl Into<WorkItem>) {
     let result = run(task);
     assert!(matches!(result, Ok(Value::Unit)), "{result:?}");
 }
 
-/// Runs what must fail.
+/// Runs a task that must fail with `errno`.
 #[track_caller]
 fn fails(task: impl Into<WorkItem>, errno: i32) {
     let result = run(task);

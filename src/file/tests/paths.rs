@@ -212,7 +212,7 @@ fn copies_have_bytes_and_permissions() {
         let from = dir.file("from", &pattern(size));
         let mode = 0o400 | size as u32 & 0o333;
         std::fs::set_permissions(&from, std::fs::Permissions::from_mode(mode)).unwrap();
-        // Over what is there from the round before, once it may be written.
+        // The copy replaces the target of the round before, which is writable again.
         let outcome = copy(&from, &to, CopyOptions::new());
         assert!(outcome.result.is_ok(), "{:?}", outcome.result);
         assert_eq!(outcome.bytes, size as u64);
@@ -226,13 +226,13 @@ fn copies_have_bytes_and_permissions() {
     assert!(matches!(outcome.result, Err(libc::EEXIST)));
     assert_eq!(std::fs::metadata(&to).unwrap().len(), 300_001);
 
-    // Onto itself, also by another name: nothing happens.
+    // A copy of a file onto itself, under another name, changes nothing.
     std::fs::hard_link(&to, dir.at("same")).unwrap();
     let outcome = copy(&to, &dir.at("same"), CopyOptions::new());
     assert!(outcome.result.is_ok());
     assert_eq!(std::fs::read(&to).unwrap(), pattern(300_001));
 
-    // Shared blocks, or a clear no that leaves nothing behind.
+    // The copy shares its blocks, or fails with `EOPNOTSUPP` and leaves no file.
     let shared = dir.at("shared");
     match copy(&to, &shared, CopyOptions::new().reflink_required(true)).result {
         Ok(_) => assert_eq!(std::fs::read(&shared).unwrap(), pattern(300_001)),
@@ -268,7 +268,7 @@ fn files_that_hide_their_size_and_holes_are_copied() {
     assert_eq!(std::fs::read(&to).unwrap(), std::fs::read(dir.at("scratch")).unwrap());
 }
 
-/// The way that is taken where the kernel does not copy.
+/// The copy that is used if the kernel does not copy by itself.
 #[test]
 fn copies_through_memory_are_the_same() {
     let dir = Dir::new();

@@ -233,14 +233,14 @@ fn a_file_that_is_cut_while_it_is_read_ends_early() {
         assert!(outcome.bytes >= cut.min(outcome.bytes) && outcome.bytes <= 1 << 20);
         let got = outcome.buf.into_vec();
         assert_eq!(got.len() as u64, outcome.bytes);
-        // What lies behind the cut may read as zeroes while it goes.
+        // Bytes behind the new end may read as zeroes while the kernel removes them.
         assert!(got.iter().zip(&bytes).all(|(a, b)| a == b || *a == 0));
         let sure = got.len().min(cut as usize);
         assert_eq!(got[..sure], bytes[..sure]);
     }
 }
 
-/// Direct I/O in `dir`, as far as its file system has it.
+/// Tests direct I/O in `dir`, if its file system has it.
 fn direct_in(dir: &Dir) {
     let path = dir.at("direct");
     let options = both().create_new(true).direct(true);
@@ -259,7 +259,7 @@ fn direct_in(dir: &Dir) {
     works(on(&file, Task::SetLen { len: size as u64 }));
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
-    // The tail comes as it is, in a buffer that goes beyond it.
+    // The read gets the unaligned tail, into a buffer that is longer than the tail.
     let mut buf = outcome.buf.into_aligned().expect("it was one");
     buf.fill(0);
     let outcome = read(&file, buf, 0);

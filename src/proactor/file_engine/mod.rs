@@ -1,6 +1,6 @@
-//! File engines beside a selector, which need no waiting thread of ours: a ring of io_uring, else
-//! Linux AIO. The first operation for an engine opens it; its eventfd stands in the selector's
-//! wait.
+//! File engines beside a selector: a ring of io_uring, else Linux AIO. With them no thread of ours
+//! waits for a disk. The first operation for an engine opens it; its eventfd stands in the
+//! selector's wait.
 //!
 //! ```text
 //!             direct reads   direct writes   syncs   reads that the page cache does not have
@@ -40,7 +40,7 @@ use stage::Stage;
 /// again elsewhere.
 const NOT_BEGUN: i32 = -libc::ECANCELED;
 
-/// The rows of the explanation: work of a ring, work of AIO, and the work that AIO leaves to
+/// Texts of rows of `explain`: the work of a ring, the work of AIO, and the work that AIO leaves to
 /// threads.
 const RING_WORK: &str = "direct reads, writes; syncs; uncached reads";
 const AIO_WORK: &str = "direct reads; syncs";
@@ -49,7 +49,7 @@ const LEFT_WORK: &str = "direct reads, writes";
 pub(crate) struct Engines {
     ring: Stage<ring::RingEngine>,
     aio: Stage<AioFiles<Raw>>,
-    /// The program has named an engine: then its refusals are errors.
+    /// The program has named an engine. Then a refusal of that engine is an error.
     is_named: bool,
     /// An engine is open. A wait without file work checks only this.
     is_open: bool,
@@ -71,7 +71,8 @@ struct Left {
 }
 
 impl Engines {
-    /// The engines that `config` allows. They need a selector with edges (`edges`).
+    /// The engines that `config` allows. They need a selector that reports edges: `edges` tells
+    /// whether it does.
     ///
     /// # Errors
     /// `InvalidInput` for an invalid list of quirks.
@@ -193,11 +194,11 @@ impl Engines {
     fn takes(&mut self, request: &mut FileRequest<'_>, facts: FileFacts, writes: bool) -> bool {
         if !facts.is_direct() {
             // The ring hands a buffered write to a kernel thread, which takes three times as long
-            // as one of ours.
+            // as a thread of ours.
             return !writes;
         }
         let left = &mut self.left;
-        let reason = if facts.is_refused() {
+        let reason = if facts.is_direct_refused() {
             &mut left.unknown
         } else if writes && facts.appends() {
             &mut left.appended

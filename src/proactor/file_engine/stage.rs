@@ -4,7 +4,7 @@ use std::io;
 
 use crate::sys::fd::RawFd;
 
-/// An engine that its first use opens, and that stands in a selector's wait.
+/// An engine. Its first use opens it, and the selector watches its eventfd.
 pub(super) trait Engine: Sized {
     /// The mechanism for `explain`, and what it says when there is none.
     const NAMES: (&str, &str);

@@ -6,10 +6,10 @@ use crate::sys::net;
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 
-/// The least that one accept counts for in a source's share of a turn, and how many accepts make up
-/// a share.
+/// An accept counts for at least this many bytes of a source's share of a turn.
 const ACCEPT_COST: usize = 1024;
 
+/// A share of a turn pays for at most this many accepts.
 const MOST_ACCEPTS: usize = 256;
 
 /// Errors in a row after which accepts pause.
@@ -40,7 +40,7 @@ impl<K: Kernel> Proactor<K> {
         // Every connection needs a slot for its source.
         let vacant = self.sources.table.limit() - self.sources.table.len();
         if self.outbox.accepted >= vacant as usize {
-            return self.wait_for_place(index);
+            return self.wait_for_slot(index);
         }
         let state = &self.sources[index];
         match self.kernel.calls_mut().accept(state.fd, state.kind()) {
@@ -69,8 +69,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter
     /// or a network that is down can fail every accept without removing a connection. So accepts
-    /// pause, and an accept that meets only such errors ends. (Errors that peers and signals cause
-    /// end none.)
+    /// pause, and an accept that meets only such errors ends. (Errors that peers or signals cause
+    /// never end an accept.)
     #[cold]
     fn accept_failed(&mut self, index: u32, slot: u32, errno: i32) {
         self.stats.counters.accept_errors += 1;

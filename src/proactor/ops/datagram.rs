@@ -1,8 +1,8 @@
 //! Datagrams with their addresses: receives, and sends of several at once.
 //!
 //! Receives that wait together are served by one call, and so are sends that are queued together
-//! (`Kernel::recv_many`, `Kernel::send_many`). The completions are those of one call for each: in
-//! order, with the length, the sender and the error of its own datagram.
+//! (`Kernel::recv_many`, `Kernel::send_many`). The completions are the same as with one call for
+//! each datagram: in order, each with the length, the sender and the error of its own datagram.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -17,8 +17,8 @@ use receive::Space;
 const MOST: usize = 32;
 /// The least number of datagrams that a call has room for: most calls find one datagram or none.
 const LEAST: usize = 2;
-/// The buffers of a call are so much further apart than their size, so that the datagrams start in
-/// different sets of the cache.
+/// The distance between the buffers of a call is their size plus this many bytes, so that the
+/// datagrams start in different sets of the cache.
 const SKEW: usize = 192;
 
 /// Most memory that one call offers for datagrams without a buffer of their own.
@@ -63,7 +63,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     fn submit_recv_from(&mut self, index: u32, op: &mut Op, token: u64) -> Submitted {
-        // A count other than 0 says that the operation has a buffer of its own.
+        // A count other than 0 means that the operation has a buffer of its own.
         if op.count != 0 && op.buf.capacity() == 0 {
             return Err(Reason::EmptyBuffer);
         }
@@ -140,7 +140,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let len = got.moved as usize;
         let data = match memory {
-            // An empty datagram needs nothing of a chunk of its own.
+            // An empty datagram uses no byte of the chunk, so the chunk goes back.
             Some(space @ Space { own: Some(_), .. }) if len == 0 => {
                 self.give_back(space);
                 Buf::NONE
@@ -165,7 +165,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn receive_many(&mut self, index: u32, head: u32, left: &mut usize) -> bool {
         let most = self.kernel.calls().datagrams_per_call(false).min(MOST);
-        // No call takes many more bytes than the source's share.
+        // A call should not take many more bytes than the source's share.
         let asked = most.min(self.memory.expected.count).min(*left / self.memory.expected.len);
         // While the pool is scarce, a source may hold only its share of it.
         if asked < LEAST || self.ops[head].multishot && self.memory.pool.is_scarce() {

@@ -81,7 +81,8 @@ impl<K: Kernel> Proactor<K> {
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
             && state.is_known_file()
             && state.facts().may_read_now()
-            // From 1 byte to the most; a list has no target.
+            // At least 1 byte, and at most what one read may copy. A list has no target, so its
+            // room is 0.
             && room.wrapping_sub(1) < self.config.source_budget.min(MOST_COPIED)
             && read.offset < Payload::MOST_OFFSET
             && self.outbox.batch.has_room()
@@ -100,14 +101,14 @@ impl<K: Kernel> Proactor<K> {
             let buf = unsafe { read.buf.filled(room) };
             let result = Ok(Done::Read(buf));
             let done = Completion::new(OpCode::ReadAt, source, ticket, token, result);
-            // SAFETY: there is room: looked at above, and nothing was added since.
+            // SAFETY: there is room: checked above, and nothing was added since.
             unsafe { self.outbox.batch.put(done) };
             return Some(ticket);
         }
         self.submit_read_at_slowly(read, None)
     }
 
-    /// Reads a file. The first attempt, if it was made already, answered `tried`.
+    /// Reads a file. If the first attempt was made already, `tried` is its answer.
     #[inline(never)]
     fn submit_read_at_slowly(&mut self, read: NewReadAt, tried: Option<isize>) -> Option<Ticket> {
         let NewReadAt { source, token, due_ns, offset, flags, mut buf } = read;
@@ -127,8 +128,8 @@ impl<K: Kernel> Proactor<K> {
         answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }
 
-    /// Reads the bytes that need no wait; `None` if some bytes need one, and then reads none. The
-    /// first attempt may have been made already.
+    /// Reads the bytes if none of them needs a wait. If some bytes need one, returns `None`, and
+    /// the read has moved nothing. If the first attempt was made already, `tried` is its answer.
     fn read_now(
         &mut self,
         index: u32,
@@ -304,7 +305,7 @@ impl<K: Kernel> Proactor<K> {
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
         explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
         let lock = "into the page cache: more threads would contend for the file's lock";
-        explain.row("write_at", "one thread for each file", lock, counts.in_a_row);
+        explain.row("write_at", "one thread for each file", lock, counts.in_strands);
         send_file::explain(&self.stats, counts.fetches, explain);
     }
 
@@ -385,15 +386,15 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, result, ending.is_some());
     }
 
-    /// Hands an operation to workers, which do it again from its start: the kernel would have had
-    /// to wait, or cannot do it.
+    /// Hands an operation to workers, because the kernel would have had to wait, or cannot do it.
+    /// The workers do it again from its start.
     #[cold]
     fn hand_back(&mut self, slot: u32, errno: i32) {
         self.files.counts.handed_back += 1;
         let index = self.ops[slot].source;
         if errno == libc::EOPNOTSUPP {
             let mut facts = self.sources[index].facts();
-            facts.refuse();
+            facts.refuse_direct();
             self.sources[index].set_facts(facts);
         }
         if !self.give_back_to_workers(slot) {
@@ -440,7 +441,7 @@ impl<K: Kernel> Proactor<K> {
     /// Whether the kernel or workers have work on a file.
     pub(in crate::proactor) fn is_at_work(&self, index: u32) -> bool {
         self.sources[index].polls != NIL
-            || self.files.reading.values().any(|&reading| reading == index)
+            || self.files.fetched_files.values().any(|&reading| reading == index)
     }
 
     /// Work on a file has ended: a close that waits for it is tried, or an aborted source closes.

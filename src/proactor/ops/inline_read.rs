@@ -83,9 +83,9 @@ impl<K: Kernel> Proactor<K> {
         // As `settle` does after a short read.
         state.flags = flags & !(INLINE_READ | READABLE | FULL | QUIET);
         if more {
-            // A multishot read stays at rest.
+            // A multishot read stays in its source.
             state.flags |= INLINE_READ;
-            self.stats.went_on += 1;
+            self.stats.continued += 1;
         }
         if stream_kind(flags) == SourceKind::UnixStream {
             state.queue_recheck(index, &mut self.sched.rechecks);
@@ -150,14 +150,14 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room, own) };
         self.sched.turn_bytes -= len as isize;
-        self.stats.went_on += u64::from(more);
+        self.stats.continued += u64::from(more);
         let result = Ok(Done::Read(data));
         self.outbox
             .batch
             .push(Completion::new(OpCode::Read, source, ticket, token, result).with_more(more));
     }
 
-    /// An attempt of the inline read moved nothing.
+    /// Handles an attempt of the inline read that moved nothing.
     #[cold]
     #[inline(never)]
     pub(in crate::proactor) fn inline_read_stopped(&mut self, index: u32, moved: isize) {
@@ -177,7 +177,7 @@ impl<K: Kernel> Proactor<K> {
             } else {
                 self.note_reading(index)
             }
-            self.stats.went_on += u64::from(more);
+            self.stats.continued += u64::from(more);
             let eof = Ok(Done::Read(Buf::NONE));
             self.outbox
                 .batch

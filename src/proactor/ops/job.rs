@@ -10,7 +10,7 @@ use crate::file::work::{Outcome, WorkItem};
 use crate::file::{Arguments, Task};
 use crate::op::{HIGH, LOW};
 use crate::parts;
-use crate::proactor::files::Hired;
+use crate::proactor::files::AssignedJob;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
 
 fn lane_of(flags: u8) -> Lane {
@@ -28,7 +28,7 @@ impl<K: Kernel> Proactor<K> {
             // The program has built the operation from parts without a task.
             return Err(Reason::Unsupported);
         };
-        let (index, ticket) = match self.place_task(op.source, token, &task) {
+        let (index, ticket) = match self.occupy_for_task(op.source, token, &task) {
             Ok(place) => place,
             Err(reason) => {
                 op.payload = Payload::from(Box::new(Arguments::Task(task)));
@@ -67,7 +67,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Takes a slot for a task. Returns the index of its file, if it has one, and its ticket.
-    fn place_task(
+    fn occupy_for_task(
         &mut self,
         source: Source,
         token: u64,
@@ -87,15 +87,15 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Has a thread close a file once no other work on it is left: close(2) may have much to free
-    /// on the disk. The program cannot use the source any more, whose slot is vacated when the
-    /// thread has answered.
+    /// on the disk. From now on the program cannot use the source. The slot of the source is
+    /// vacated when the thread has answered.
     #[cold]
     pub(in crate::proactor) fn close_file(&mut self, index: u32, slot: u32) {
         self.end_timers(index);
         let busy = self.is_at_work(index);
         let state = &mut self.sources[index];
         if busy {
-            // The work on the file ends first, and then has the close tried again.
+            // The work on the file must end first. Its end makes the loop try the close again.
             state.flags &= !WRITABLE;
             return;
         }
@@ -129,7 +129,7 @@ impl<K: Kernel> Proactor<K> {
         let lane = lane_of(op.count as u8);
         let state = &self.sources[op.source];
         let class = match op.code {
-            OpCode::WriteAt if state.facts().writes_in_a_row() => JobClass::Strand(op.source),
+            OpCode::WriteAt if state.facts().locks_for_writes() => JobClass::Strand(op.source),
             _ => JobClass::Quick,
         };
         self.submit_work(slot, lane, class, work).map_err(|(work, reason)| {
@@ -159,7 +159,7 @@ impl<K: Kernel> Proactor<K> {
         lane: Lane,
         class: JobClass,
         work: WorkItem,
-    ) -> Result<Hired, (WorkItem, Reason)> {
+    ) -> Result<AssignedJob, (WorkItem, Reason)> {
         if K::TASKS {
             return self.give_to_kernel(key, work);
         }
@@ -172,8 +172,8 @@ impl<K: Kernel> Proactor<K> {
         match workers.submit(key, lane, class, work) {
             Ok(job) => {
                 self.files.counts.jobs += 1;
-                self.files.counts.in_a_row += u64::from(matches!(class, JobClass::Strand(_)));
-                Ok(Hired::Thread(job))
+                self.files.counts.in_strands += u64::from(matches!(class, JobClass::Strand(_)));
+                Ok(AssignedJob::Thread(job))
             }
             Err(rejected) => Err((rejected.value, rejected.reason)),
         }
@@ -198,8 +198,8 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// The operation whose job has ended, and whether it was told to end. There is none if the job
-    /// has fetched bytes for the page cache.
+    /// The operation whose job has ended, and whether it was told to end. There is no operation if
+    /// the job was a fetch, which reads bytes into the page cache.
     fn take_ended(&mut self, key: u64) -> Option<(u32, bool)> {
         let slot = key as u32;
         if slot & send_file::FETCH != 0 {
@@ -222,10 +222,10 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Takes back work that has not begun; `None` if it has.
-    pub(in crate::proactor) fn take_back(&mut self, job: &Hired) -> Option<WorkItem> {
+    pub(in crate::proactor) fn take_back(&mut self, job: &AssignedJob) -> Option<WorkItem> {
         let work = match job {
-            Hired::Thread(job) => self.files.workers.as_mut()?.cancel(job)?,
-            Hired::Kernel(key) => {
+            AssignedJob::Thread(job) => self.files.workers.as_mut()?.cancel(job)?,
+            AssignedJob::Kernel(key) => {
                 let work = self.kernel.cancel_task(*key)?;
                 self.files.tasks -= 1;
                 work
@@ -238,8 +238,8 @@ impl<K: Kernel> Proactor<K> {
         Some(work)
     }
 
-    /// Gives workers an operation that the kernel has handed back. False if they have the most jobs
-    /// that they may have. If no thread can be created for it, the operation fails.
+    /// Gives workers an operation that the kernel has handed back. False if they already have as
+    /// many jobs as they may have. If no thread can be created, the operation fails.
     pub(in crate::proactor) fn give_back_to_workers(&mut self, slot: u32) -> bool {
         match self.give_to_workers(slot) {
             Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
@@ -273,7 +273,11 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Gives the kernel a task instead of a thread.
-    fn give_to_kernel(&mut self, key: u64, work: WorkItem) -> Result<Hired, (WorkItem, Reason)> {
+    fn give_to_kernel(
+        &mut self,
+        key: u64,
+        work: WorkItem,
+    ) -> Result<AssignedJob, (WorkItem, Reason)> {
         let most = self.config.max_jobs.max(1);
         if self.files.tasks >= most {
             let count = u32::try_from(most).unwrap_or(u32::MAX);
@@ -282,7 +286,7 @@ impl<K: Kernel> Proactor<K> {
         self.kernel.start_task(key, work).map_err(|work| (work, Reason::NoFiles))?;
         self.files.tasks += 1;
         self.files.counts.jobs += 1;
-        Ok(Hired::Kernel(key))
+        Ok(AssignedJob::Kernel(key))
     }
 
     /// Takes the results of what the kernel has done instead of threads.
@@ -299,8 +303,8 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// If a write fails, also counts the bytes that the kernel had written before a thread began
-    /// anew.
+    /// If a write fails, the result also counts the bytes that the kernel had written before a
+    /// thread started the write again.
     fn count_written(&self, slot: u32, result: Result<Done, Error>) -> Result<Done, Error> {
         let op = &self.ops[slot];
         result.map_err(|error| match op.code {

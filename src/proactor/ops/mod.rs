@@ -26,7 +26,7 @@ pub(super) use datagram::Expected;
 pub(super) use read::{EMPTY_COST, kernel_target, was_inline};
 pub(super) use write::{NewWrite, WriteParts, is_nothing};
 
-/// When an operation is tried that may block.
+/// When the driver tries an operation that may block.
 const TRIED: &str = "tried at submission; what would block waits for the edge";
 
 /// The ticket of an accepted operation, or why it is refused.
@@ -38,7 +38,8 @@ impl<K: Kernel> Proactor<K> {
         self.ops.given = Some(ticket);
         let is_quiet = op.flags & op::QUIET != 0;
         let answer = match op.code {
-            // Without this case these might end without a slot, and leave the ticket untaken.
+            // `submit` might accept these operations without a slot, and would leave the ticket
+            // unused.
             OpCode::Read if !is_quiet => self.submit_read_in_slot(&op),
             OpCode::Write => self.submit_write_in_slot(&mut op),
             _ => return self.submit_given(ticket, op),

@@ -154,8 +154,8 @@ impl<K: Kernel> Proactor<K> {
         self.set_connect_timer(slot);
     }
 
-    /// Begins an attempt that is in progress in the kernel. Its entries do not count towards the
-    /// limits of the tables, which are for the program's own.
+    /// Begins an attempt that is in progress in the kernel. Its table entries do not count towards
+    /// the limits of the tables, which are for the program's entries.
     fn begin_attempt(
         &mut self,
         main: u32,
@@ -200,7 +200,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Sets the limits of the tables: what the program may have, and the attempts.
+    /// Sets the limits of the tables: the program's limits plus the number of attempts.
     pub(in crate::proactor) fn set_limits(&mut self) {
         self.sources.table.set_limit(self.config.max_sources.saturating_add(self.ops.attempts));
         self.ops.table.set_limit(self.config.max_operations.saturating_add(self.ops.attempts));

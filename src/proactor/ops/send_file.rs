@@ -7,18 +7,19 @@
 //!       fetch: a thread reads it there ──completion──▶ fetched
 //! ```
 //!
-//! Without a fetch, the loop would wait for the disk in sendfile(2). It still does if the system
-//! cannot say what the page cache has, or if the cache has dropped what was fetched.
+//! Without a fetch, the loop would wait for the disk in sendfile(2). The loop still waits there if
+//! the system cannot tell which bytes the page cache has, or if the cache has dropped the fetched
+//! bytes.
 
 use super::*;
 use crate::file::Arguments;
 use crate::file::work::WorkItem;
-use crate::proactor::files::Hired;
+use crate::proactor::files::AssignedJob;
 use crate::workers::{JobClass, Lane};
 
-/// The distance between the bytes that the driver looks for in the page cache, which loads and
-/// drops its pages in larger pieces.
-const APART: u64 = 64 << 10;
+/// The driver looks for one byte in the page cache at each multiple of this distance, because the
+/// cache loads and drops its pages in larger pieces.
+const PROBE_DISTANCE: u64 = 64 << 10;
 
 /// Marks the keys of fetches among those of jobs. The rest of such a key is the slot of the socket
 /// and the number of the fetch.
@@ -31,7 +32,7 @@ pub(in crate::proactor) struct Fetch {
     end: u64,
     serial: u32,
     /// `None` when the thread is done.
-    job: Option<Hired>,
+    job: Option<AssignedJob>,
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -91,7 +92,7 @@ impl<K: Kernel> Proactor<K> {
         let op = &self.ops[slot];
         let (len, offset) = ((op.count - op.moved) as usize, op.offset + u64::from(op.moved));
         let len = len.min(*left);
-        let Some(offered) = self.at_hand(index, slot, file, offset, len) else { return };
+        let Some(offered) = self.sendable_now(index, slot, file, offset, len) else { return };
         let moved = self.kernel.calls_mut().send_file(socket, fd, offset, offered);
         *left = left.saturating_sub(moved.max(1) as usize);
         if moved < 0 {
@@ -112,7 +113,7 @@ impl<K: Kernel> Proactor<K> {
             let source = self.sources[index].name(index);
             let done =
                 Completion::new(OpCode::SendFile, source, ticket, token, Ok(Done::Sent(told)));
-            self.stats.went_on += 1;
+            self.stats.continued += 1;
             self.outbox.batch.push(done.with_more(true));
         }
         // Fewer bytes than asked for are a full socket, or the end of the file: the next attempt
@@ -121,9 +122,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far
-    /// as the system says. `None` if a thread reads them first: then the socket's writes pause
-    /// until it has.
-    fn at_hand(
+    /// as the system says. `None` if a thread reads the bytes first: then the writes of the socket
+    /// pause until the thread is done.
+    fn sendable_now(
         &mut self,
         index: u32,
         slot: u32,
@@ -160,16 +161,16 @@ impl<K: Kernel> Proactor<K> {
                 _ => {}
             }
             // Look for the last byte, too.
-            at = if at + 1 == end { end } else { (at + APART).min(end - 1) };
+            at = if at + 1 == end { end } else { (at + PROBE_DISTANCE).min(end - 1) };
         }
         Some(len)
     }
 
-    /// Has a thread read a range of a file for a socket. False if no thread can have the job.
+    /// Lets a thread read a range of a file for a socket. False if no thread can take the job.
     #[cold]
     fn fetch(&mut self, index: u32, op: Ticket, file: Source, offset: u64, len: usize) -> bool {
-        self.files.serial = self.files.serial.wrapping_add(1);
-        let serial = self.files.serial;
+        self.files.last_fetch = self.files.last_fetch.wrapping_add(1);
+        let serial = self.files.last_fetch;
         let key = u64::from(serial) << 32 | u64::from(FETCH | index);
         let fd = self.sources[file.index()].fd;
         let work = WorkItem::Fetch { fd, offset, len };
@@ -178,7 +179,7 @@ impl<K: Kernel> Proactor<K> {
         };
         let end = offset.saturating_add(len as u64);
         self.files.fetches.insert(index, Fetch { op, end, serial, job: Some(job) });
-        self.files.reading.insert(serial, file.index());
+        self.files.fetched_files.insert(serial, file.index());
         self.sources[index].flags |= WRITE_PAUSED;
         self.files.counts.fetches += 1;
         true
@@ -196,10 +197,11 @@ impl<K: Kernel> Proactor<K> {
                 self.enqueue(index);
             }
         }
-        self.let_go(serial);
+        self.release_file(serial);
     }
 
-    /// A range leaves the queue: its fetch ends, and the writes behind it need not wait for that.
+    /// A range leaves the queue. Its fetch ends, and the writes behind the range need not wait for
+    /// the fetch.
     #[cold]
     pub(in crate::proactor) fn drop_fetch(&mut self, index: u32, slot: u32) {
         let op = self.ticket(slot);
@@ -211,13 +213,13 @@ impl<K: Kernel> Proactor<K> {
         };
         self.sources[index].flags &= !WRITE_PAUSED;
         if self.take_back(&job).is_some() {
-            self.let_go(serial);
+            self.release_file(serial);
         }
     }
 
-    /// No fetch uses the descriptor any more, so the file may close.
-    fn let_go(&mut self, serial: u32) {
-        if let Some(file) = self.files.reading.remove(&serial) {
+    /// The fetch `serial` no longer uses its file, so the file may close.
+    fn release_file(&mut self, serial: u32) {
+        if let Some(file) = self.files.fetched_files.remove(&serial) {
             self.file_left(file);
         }
     }

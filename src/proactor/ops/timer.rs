@@ -42,8 +42,8 @@ impl<K: Kernel> Proactor<K> {
     fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
         let op = &mut self.ops[slot];
         let limit_ns = op.offset;
-        // A timer whose time has come fires even if its deadline has passed, as available data wins
-        // over a read's deadline.
+        // A timer whose time has come fires even if its deadline has passed: in the same way,
+        // available data wins over the deadline of a read.
         let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
         op.count = u32::from(ends);
         self.ops.deadlines.set(slot, if ends { limit_ns } else { due_ns });
@@ -78,7 +78,7 @@ impl<K: Kernel> Proactor<K> {
         let mut slot = ticket.index();
         if slot & INLINE_TICKET != 0 {
             slot = match self.is_inline(ticket) {
-                true => self.give_place(slot & !INLINE_TICKET)?,
+                true => self.move_to_slot(slot & !INLINE_TICKET)?,
                 false => self.moved_read(ticket).ok_or(self.stale())?,
             };
         } else {
@@ -106,7 +106,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives the inline read of a source a slot of its own, at the head of the queue. The read
     /// keeps its ticket.
-    fn give_place(&mut self, index: u32) -> Result<u32, Reason> {
+    fn move_to_slot(&mut self, index: u32) -> Result<u32, Reason> {
         // The read is accepted already, so no limit of the table refuses it.
         self.ops.table.set_limit(u32::MAX);
         let occupied = self.ops.table.occupy();

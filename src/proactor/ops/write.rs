@@ -20,7 +20,7 @@ const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;
 
 const USUAL_WRITE: u32 = BYTES | STREAM | WRITABLE;
 
-/// A new write. It stays in memory, so that its parts take no registers.
+/// A new write. It stays in memory, so that its parts occupy no registers.
 pub(in crate::proactor) struct NewWrite {
     pub(in crate::proactor) source: Source,
     pub(in crate::proactor) token: u64,
@@ -29,7 +29,8 @@ pub(in crate::proactor) struct NewWrite {
 }
 
 impl<K: Kernel> Proactor<K> {
-    /// The descriptor, if a write is the usual one: on a stream socket, nothing queued before it.
+    /// The descriptor, if a write is the usual one: its source is a stream socket, and nothing is
+    /// queued before it.
     #[inline(always)]
     fn usual_write(&mut self, write: &NewWrite) -> Option<RawFd> {
         let NewWrite { source, buf, .. } = write;
