@@ -1,17 +1,16 @@
-//! A kernel that completes: reads and writes of streams are started, as on a ring, and answered at
-//! times that the seed draws.
+//! A kernel that completes: it starts reads and writes of streams, as a ring does, and answers them
+//! at times that the seed draws.
 //!
 //! ```text
 //!   start_recv, start_send ──▶ a try ──it moves bytes, or fails──▶ the answer
 //!                              ▲   │
 //!                              │   ▼ EAGAIN
-//!           news of the socket └─ waits
+//!           the socket changes └─ waits
 //! ```
 //!
-//! The first try is at once, in the next wait. A cancel makes the operation try once more: what it
-//! finds then, or `ECANCELED`, is its answer.
-//! Each step of an entry is an event of the schedule with the entry's number; a step of an entry
-//! that has ended does nothing.
+//! The kernel first tries an operation in the next wait. A cancel makes the kernel try once more:
+//! the answer is what this try finds, or `ECANCELED`. Each step of an entry is an event of the
+//! schedule, with the number of the entry. If the entry has ended before, the step does nothing.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -25,18 +24,19 @@ use super::*;
 use crate::buf::swap::Lent;
 use crate::proactor::Answer;
 
-/// A swap buffer with less than this part of its bytes left is given back.
+/// The kernel gives a swap buffer back when less than a sixteenth of its bytes is left.
 const LEFT: usize = 16;
 /// The longest time that an answer takes by default.
 const ANSWER_NS: u64 = 5_000;
 
-/// The part of the network in kernels that complete.
+/// The state that all kernels that complete share in a network.
 pub(super) struct Completing {
     /// Whether watchers made from now on have such a kernel.
     pub(super) on: bool,
     /// The most virtual time from the moment when an operation can go on to its answer.
     most_ns: u64,
-    /// By socket, with true for the socket's write: the watcher and the entry that wait for news.
+    /// By socket, and true for its write: the watcher and the entry that wait for a change of the
+    /// socket.
     pub(super) waiting: BTreeMap<(u32, bool), (u32, u32)>,
     /// The number of the last entry.
     last: u32,
@@ -60,9 +60,9 @@ impl Completing {
 #[derive(Default)]
 pub(super) struct InKernel {
     pub(super) entries: BTreeMap<u32, KernelEntry>,
-    /// What the driver has not taken of the work on files.
+    /// Answers to file work that the driver has not taken.
     pub(super) answers: VecDeque<FileAnswer>,
-    /// The swap buffer that receives without memory fill, piece by piece.
+    /// The swap buffer for receives without memory of their own. They fill it piece by piece.
     lent: Option<Lent>,
     /// An answer was lost, and the driver has not recovered yet.
     pub(super) has_lost: bool,
@@ -83,8 +83,9 @@ pub(super) enum KernelEntry {
     Begun(Begun),
     /// Work on a file.
     File(SimFileRequest),
-    /// What the kernel has to say of a source; `late` if it is a cancel that has come late.
-    Word { key: u64, write: bool, word: isize, late: bool },
+    /// An answer about a source that is no result of a try. `late` marks the answer to a cancel
+    /// that came late.
+    Notice { key: u64, write: bool, moved: isize, late: bool },
 }
 
 pub(super) struct Begun {
@@ -95,7 +96,7 @@ pub(super) struct Begun {
 }
 
 enum SimStreamOp {
-    /// Into this memory, or a buffer of the pool; again and again if multishot.
+    /// Receives into this memory, or into a buffer of the pool; again and again if multishot.
     Recv {
         to: Option<(*mut u8, usize)>,
         multishot: bool,
@@ -126,7 +127,7 @@ fn nothing() -> Answer {
 }
 
 impl World {
-    /// There is news of a socket: an operation that waits for it tries again.
+    /// A socket has changed: the kernel tries the operations again that wait for the change.
     #[cold]
     pub(super) fn retry(&mut self, index: u32) {
         for write in [false, true] {
@@ -239,16 +240,16 @@ impl<const C: bool> Sim<C> {
     }
 
     /// Plans an answer of the kernel, in `delay_ns`.
-    fn say(&mut self, delay_ns: u64, key: u64, write: bool, word: isize, late: bool) {
+    fn plan_notice(&mut self, delay_ns: u64, key: u64, write: bool, moved: isize, late: bool) {
         let selector = self.selector;
         let mut world = self.enter();
         let number = world.next_number();
         world.try_after(delay_ns, selector, number);
         drop(world);
-        self.in_kernel.entries.insert(number, KernelEntry::Word { key, write, word, late });
+        self.in_kernel.entries.insert(number, KernelEntry::Notice { key, write, moved, late });
     }
 
-    /// The entry of a source's read or write.
+    /// The number of the entry of a source's read or write.
     fn entry_of(&self, key: u64, write: bool) -> Option<u32> {
         let mut entries = self.in_kernel.entries.iter();
         let found = entries.find(|(_, entry)| {
@@ -262,13 +263,13 @@ impl<const C: bool> Sim<C> {
         let mut world = self.enter();
         if world.dice.hits(ANYWHERE, Fault::LostCancel) {
             drop(world);
-            return self.say(0, key, write, Answer::NOT_STOPPED, false);
+            return self.plan_notice(0, key, write, Answer::NOT_STOPPED, false);
         }
         if world.dice.hits(ANYWHERE, Fault::LateCancel) {
             let delay_ns = world.dice.latency_ns(ANYWHERE);
             drop(world);
-            self.say(0, key, write, Answer::STOPPING, false);
-            return self.say(delay_ns, key, write, Answer::NOT_STOPPED, true);
+            self.plan_notice(0, key, write, Answer::STOPPING, false);
+            return self.plan_notice(delay_ns, key, write, Answer::NOT_STOPPED, true);
         }
         drop(world);
         if let Some(number) = self.entry_of(key, write) {
@@ -294,7 +295,7 @@ impl<const C: bool> Sim<C> {
         let ended = world.end_registration(selector);
         drop(world);
         if let Some(key) = ended {
-            self.say(0, key, false, Answer::POLL_ENDED, false);
+            self.plan_notice(0, key, false, Answer::POLL_ENDED, false);
         }
     }
 
@@ -308,22 +309,24 @@ impl<const C: bool> Sim<C> {
         let answer = match self.in_kernel.entries.remove(&number) {
             // `do_requests` has handled the entries of files before.
             Some(KernelEntry::File(_)) | None => None,
-            Some(KernelEntry::Word { key, write, word, late }) => match self.entry_of(key, write) {
-                Some(entry) if late => {
-                    self.stop_now(entry);
-                    None
+            Some(KernelEntry::Notice { key, write, moved, late }) => {
+                match self.entry_of(key, write) {
+                    Some(entry) if late => {
+                        self.stop_now(entry);
+                        None
+                    }
+                    _ => Some(Answer { key, write, moved, ..nothing() }),
                 }
-                _ => Some(Answer { key, write, moved: word, ..nothing() }),
-            },
+            }
             Some(KernelEntry::Begun(begun)) => self.attempt(number, begun, pool),
         };
         Some(answer.unwrap_or_else(nothing))
     }
 
-    /// Tries a receive or a send; `None` if it goes on waiting, or its answer is lost.
+    /// Tries a receive or a send. `None` if the operation goes on waiting, or its answer is lost.
     fn attempt(&mut self, number: u32, mut begun: Begun, pool: &mut Pool) -> Option<Answer> {
         let (fd, write, selector) = (begun.fd, begun.is_write(), self.selector);
-        // Registered first, because the attempt itself may bring the news.
+        // The entry is added first, because the attempt itself may change the socket.
         self.enter().completing.waiting.insert((fd as u32, write), (selector, number));
         let (moved, data) = self.move_bytes(&mut begun, pool);
         let mut world = self.enter();
@@ -429,8 +432,8 @@ impl<const C: bool> Sim<C> {
     pub(super) fn recall_entries(&mut self) -> bool {
         let selector = self.selector;
         self.enter().end_registrations(selector);
-        // The answers of work on files come by themselves.
-        self.in_kernel.entries.retain(|_, entry| !matches!(entry, KernelEntry::Word { .. }));
+        // The answers to file work still come.
+        self.in_kernel.entries.retain(|_, entry| !matches!(entry, KernelEntry::Notice { .. }));
         let entries = self.in_kernel.entries.iter();
         let begun = entries.filter(|(_, entry)| matches!(entry, KernelEntry::Begun(_)));
         let begun: Vec<u32> = begun.map(|(number, _)| *number).collect();
@@ -454,7 +457,7 @@ impl<const C: bool> Sim<C> {
         if can_lend(pool) { usize::from(self.in_kernel.fill(pool)) } else { pool.available(false) }
     }
 
-    /// Forgets what was started: its memory is not used any more.
+    /// Forgets all started operations: the kernel does not use their memory any more.
     pub(super) fn forget_entries(&mut self) {
         self.in_kernel.entries.clear();
         self.enter().completing.close_selector(self.selector);

@@ -1,4 +1,4 @@
-//! Datagram sockets, each with a bounded queue of letters.
+//! Datagram sockets, each with a mailbox: a bounded queue of datagrams (letters) and their senders.
 
 use super::names::wildcards;
 use super::world::*;
@@ -6,7 +6,8 @@ use super::*;
 
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;
-/// The room of a datagram besides its bytes, so that a queue of empty ones is bounded, too.
+/// Each datagram counts for this many bytes besides its own, so that a queue of empty datagrams is
+/// bounded, too.
 pub(super) const LETTER_BYTES: usize = 64;
 
 #[derive(Default)]
@@ -14,7 +15,7 @@ pub(super) struct Mailbox {
     pub(super) letters: VecDeque<(Name, Box<[u8]>)>,
     pub(super) bytes: usize,
     shared: bool,
-    /// Senders that have found it full.
+    /// Senders that have found the mailbox full.
     pub(super) waiting: Vec<(u32, u32)>,
 }
 
@@ -40,7 +41,8 @@ impl World {
         Ok(index as RawFd)
     }
 
-    /// Sets the peer of a socket: it sends there by default, and hears nothing of others.
+    /// Sets the peer of a socket. The socket sends to it by default, and receives nothing from
+    /// other senders.
     pub(super) fn connect_datagram(
         &mut self,
         fd: RawFd,
@@ -135,7 +137,7 @@ impl World {
         let sender = &mut self.sockets[fd as usize];
         let has_peer = sender.remote != Name::None;
         if sender.error != 0 && matches!(sender.role, Role::Datagram(_)) {
-            // The answer to an earlier datagram: the next operation takes it.
+            // The error that an earlier datagram has caused: the next operation takes it.
             return -(std::mem::take(&mut sender.error) as isize);
         }
         let sender = &self.sockets[fd as usize];
@@ -177,7 +179,7 @@ impl World {
             }
             mailbox.bytes += size;
         }
-        if self.post(receiver, &at, &name, bytes) {
+        if self.send_datagram_over_link(receiver, &at, &name, bytes) {
             return bytes.len() as isize;
         }
         if let Role::Datagram(mailbox) = &mut self.sockets[receiver as usize].role {
@@ -196,7 +198,7 @@ impl World {
         Ok(self.dice.shorten(place, count, Fault::PartialBatch).unwrap_or(count))
     }
 
-    /// As recvmmsg(2): an error after the first datagram is not told.
+    /// As recvmmsg(2): does not report an error after the first datagram.
     pub(super) fn recv_many(
         &mut self,
         fd: RawFd,
@@ -219,7 +221,7 @@ impl World {
         count
     }
 
-    /// As sendmmsg(2): an error after the first datagram is not told.
+    /// As sendmmsg(2): does not report an error after the first datagram.
     pub(super) fn send_many(
         &mut self,
         fd: RawFd,
@@ -247,8 +249,8 @@ impl World {
         at(name).or_else(|| wildcards(name).iter().find_map(at))
     }
 
-    /// The socket that gets the datagrams of a sender: the one that has it as its peer, or one
-    /// without a peer. If several share the name, always the same.
+    /// The socket that gets the datagrams of a sender: the one that has the sender as its peer, or
+    /// else one without a peer. If several sockets share the name, it is always the same one.
     fn mailbox_for(&self, name: &Name, sender: &Name) -> Option<u32> {
         let sharing = self.mailboxes_at(name)?.iter().copied();
         let remote = |at: &u32| &self.sockets[*at as usize].remote;

@@ -8,7 +8,8 @@ use crate::source::Source;
 /// The driver in the simulated variant of [`Auto`](crate::driver::Auto). It is a trait object, so
 /// that only programs which make a simulation link its code.
 pub trait SimulatedDriver: Driver {
-    /// The number of this watcher in the simulation; `None` if it is of another one.
+    /// The number of this watcher in the simulation; `None` if the watcher is of another
+    /// simulation.
     fn selector_on(&self, sim: &Sim) -> Option<u32>;
 
     /// The operations in flight: code, source and token of each.

@@ -4,8 +4,8 @@ use super::*;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $field:ident: $fault:ident,)*) => {
-        /// How often each fault happens: a probability from 0 to 1 for each attempt that it can
-        /// strike.
+        /// How often each fault happens: its probability, from 0 to 1, in each attempt in which it
+        /// can happen.
         ///
         /// ```
         /// use windlass::sim::Faults;
@@ -15,7 +15,7 @@ macro_rules! faults {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Faults {
             $($(#[$doc])* pub $field: f64,)*
-            /// The most that a delayed readiness is late.
+            /// The longest delay of a delayed readiness.
             pub latency: Duration,
         }
 
@@ -33,8 +33,8 @@ macro_rules! faults {
         }
 
         impl Faults {
-            /// Every fault with the same probability. Among them are those that end connections, so
-            /// that a program must connect again to get its work done.
+            /// Every fault with the same probability. Some faults end connections, so that a
+            /// program must connect again to get its work done.
             pub const fn all(probability: f64) -> Faults {
                 Faults {
                     $($field: probability,)*
@@ -117,7 +117,8 @@ faults! {
     no_buffer: NoBuffer,
     /// A multishot receive in the kernel ends after its bytes, and has to be started again.
     multishot_end: MultishotEnd,
-    /// A cancel does not find the operation in the kernel, and is not repeated by it.
+    /// A cancel does not find the operation in the kernel, and the kernel does not repeat the
+    /// cancel.
     lost_cancel: LostCancel,
     /// A cancel reaches the operation late: it may have completed before.
     late_cancel: LateCancel,
@@ -126,7 +127,7 @@ faults! {
     /// The completion queue is full, and an answer is lost: the operation ends with `EIO`, and the
     /// driver takes back all that the kernel has.
     lost_answer: LostAnswer,
-    /// The page cache does not have what was read or written before.
+    /// The page cache does not have bytes that were read or written before.
     cache_miss: CacheMiss,
     /// The kernel hands work on a file back (`EAGAIN`): it goes to the threads.
     handed_back: HandedBack,
@@ -134,8 +135,8 @@ faults! {
     short_file_read: ShortFileRead,
     /// A write to a file by the kernel moves fewer bytes than it has.
     short_file_write: ShortFileWrite,
-    /// A read, a write or a sync of a file fails (`EIO`). What was written before a sync that fails
-    /// does not reach the disk, not by a later sync either.
+    /// A read, a write or a sync of a file fails (`EIO`). Bytes that were written before a failed
+    /// sync do not reach the disk, not even by a later sync.
     file_error: FileError,
     /// A write to a file finds no space (`ENOSPC`).
     disk_full: DiskFull,
@@ -172,7 +173,7 @@ impl Default for Faults {
     }
 }
 
-/// The place whose faults hold for all addresses without faults of their own.
+/// The place of all addresses that have no faults of their own.
 pub(super) const ANYWHERE: u16 = 0;
 
 /// The probabilities of faults at a place, and the counts of those that happened.
@@ -184,7 +185,7 @@ struct FaultPlace {
 /// Decides which faults happen.
 pub(super) struct Dice {
     pub(super) rng: Rng,
-    /// Whether anything can go wrong: asked first, on every attempt.
+    /// Whether any fault can happen. Every attempt checks this first.
     pub(super) on: bool,
     /// `ANYWHERE`, then the places with addresses.
     places: Vec<FaultPlace>,
@@ -255,7 +256,7 @@ impl Dice {
         place.map_or_else(Injected::default, |place| self.places[usize::from(*place)].injected)
     }
 
-    /// Whether this fault happens here, where it has a chance; counts it.
+    /// Draws whether this fault happens at this place, and counts it if it does.
     pub(super) fn hits(&mut self, place: u16, fault: Fault) -> bool {
         if !self.on {
             return false;
@@ -271,7 +272,7 @@ impl Dice {
         hit
     }
 
-    /// A part of `count` bytes or messages, if there is a fault.
+    /// If this fault happens: a number smaller than `count` of bytes or messages.
     pub(super) fn shorten(&mut self, place: u16, count: usize, fault: Fault) -> Option<usize> {
         let hit = count > 1 && self.hits(place, fault);
         hit.then(|| 1 + self.rng.below(count as u64 - 1) as usize)

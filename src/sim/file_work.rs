@@ -1,5 +1,6 @@
 //! Simulated work on files. Bytes in the page cache are read at once. The kernel does the work that
-//! it starts at a time that the seed draws. Work that it hands back is done as a job is.
+//! it starts at a time that the seed draws. Work that the kernel hands back is done at the times of
+//! a job.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -15,10 +16,10 @@ use crate::file::{FileRef, FileWork};
 
 /// The longest time of a request that the kernel has, by default.
 const FILE_NS: u64 = 100_000;
-/// What one call of sendfile(2) sends at most here.
+/// The most bytes that one call of sendfile(2) sends here.
 const PIECE: usize = 64 << 10;
 
-/// The disk of a simulation, as far as its time goes.
+/// How long the disk of a simulation takes.
 pub(super) struct Disk {
     /// The most virtual time of a request.
     most_ns: u64,
@@ -66,7 +67,7 @@ impl World {
         self.sync_file(fd, offset, len)
     }
 
-    /// Does what a request asks for; short, where a fault says so.
+    /// Does what a request asks for. A fault may make the read or write short.
     fn perform(&mut self, request: &SimFileRequest) -> Result<usize, i32> {
         let SimFileRequest { fd, offset, ref memory, .. } = *request;
         if request.stopped {
@@ -83,7 +84,7 @@ impl World {
         };
         self.file_fault(writes)?;
         let all = memory.iter().map(|(_, len)| len).sum();
-        // A direct one moves whole blocks.
+        // A direct request moves whole blocks.
         let block = if direct { BLOCK as usize } else { 1 };
         let most = self.dice.shorten(ANYWHERE, all, short).unwrap_or(all) / block * block;
         let mut left = if most == 0 { all } else { most };
@@ -154,7 +155,7 @@ impl World {
 
 impl Sim {
     /// Sets the most virtual time that the kernel takes for work on a file that it has started. The
-    /// seed draws each time. Default 100 µs. Work that it hands back takes the time of a
+    /// seed draws each time. Default 100 µs. Work that the kernel hands back takes the time of a
     /// [job](Sim::set_job_time).
     pub fn set_file_time(&self, most: Duration) {
         self.enter().disk.most_ns = clock::ns_of_duration(most);
@@ -178,8 +179,8 @@ impl<const C: bool> Sim<C> {
         })
     }
 
-    /// Starts a request. False if threads must do it: one that direct I/O does not take, one that
-    /// appends, or one of those writes into the page cache that the seed chooses.
+    /// Starts a request. False if threads must do it: a request that direct I/O does not take, a
+    /// write that appends, or a write into the page cache that the seed has chosen.
     pub(super) fn begin_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
         if facts.is_direct_refused()
@@ -230,7 +231,7 @@ impl<const C: bool> Sim<C> {
         }
     }
 
-    /// Does the requests whose time has come: their events become those of files.
+    /// Does the requests whose time has come, and turns their events into events of files.
     pub(super) fn do_requests(&mut self, events: &mut [(u64, Ready)]) {
         for event in events {
             let number = (event.0 >> 32) as u32;
@@ -305,7 +306,7 @@ impl<const C: bool> Sim<C> {
                 (Call::Fsync, plain(self.enter().sync_or_fail(fd, 0, 0)))
             }
             WorkItem::Fetch { fd, offset, len } => {
-                self.enter().warm(fd, offset, len);
+                self.enter().fill_cache(fd, offset, len);
                 (Call::Pread, Ok(Done::Finished))
             }
             WorkItem::Close(handle) => {

@@ -6,8 +6,8 @@
 //!                  └───── crash ─────────┘
 //! ```
 //!
-//! A page is *dirty* from a write to the next sync, and *hot* from a read or a write until the
-//! cache is dropped. A name is on the disk as soon as it is there.
+//! A page is *dirty* from a write to the next sync, and *cached* from a read or a write until the
+//! cache is dropped. A name is on the disk as soon as it exists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::sys::types::{DirectAlignment, Metadata};
 
 /// The bytes of a page.
 const PAGE: usize = 4096;
-/// What memory, offsets and lengths of direct reads and writes are multiples of.
+/// Memory addresses, offsets and lengths of direct reads and writes must be multiples of this.
 pub(super) const BLOCK: u32 = 512;
 /// The largest size of a file, as on Linux.
 const MOST_BYTES: u64 = i64::MAX as u64;
@@ -74,7 +74,7 @@ struct File {
     now: Content,
     disk: Content,
     dirty: BTreeSet<u64>,
-    hot: BTreeSet<u64>,
+    cached: BTreeSet<u64>,
     names: u64,
     opens: u64,
     mode: u32,
@@ -86,7 +86,7 @@ impl File {
     fn write(&mut self, offset: u64, bytes: &[u8], now_ns: u64) {
         self.now.write(offset, bytes);
         self.dirty.extend(pages(offset, bytes.len()));
-        self.hot.extend(pages(offset, bytes.len()));
+        self.cached.extend(pages(offset, bytes.len()));
         self.modified_ns = now_ns;
     }
 
@@ -164,7 +164,7 @@ impl SimFiles {
             now: Content::default(),
             disk: Content::default(),
             dirty: BTreeSet::new(),
-            hot: BTreeSet::new(),
+            cached: BTreeSet::new(),
             names: 0,
             opens: 0,
             mode,
@@ -238,7 +238,7 @@ impl World {
             Err(libc::ENOENT) if flags & libc::O_CREAT != 0 && path != Path::new("") => {
                 self.files.make(path, options.permissions() & !0o022, now_ns)
             }
-            // A directory: there is nothing in it but names below it.
+            // A directory exists only by the names below it.
             Err(libc::ENOENT) if self.files.is_directory(path) => {
                 if flags & ACCESS_MODE != libc::O_RDONLY {
                     return Err(libc::EISDIR);
@@ -279,9 +279,10 @@ impl World {
         let room: usize = to.iter().map(Target::len).sum();
         let mut most = file.now.len.saturating_sub(offset).min(room as u64) as usize;
         if waits {
-            file.hot.extend(pages(offset, most));
-        } else if let Some(cold) = pages(offset, most).find(|page| !file.hot.contains(page)) {
-            most = (cold * PAGE as u64).saturating_sub(offset) as usize;
+            file.cached.extend(pages(offset, most));
+        } else if let Some(uncached) = pages(offset, most).find(|page| !file.cached.contains(page))
+        {
+            most = (uncached * PAGE as u64).saturating_sub(offset) as usize;
             if most == 0 {
                 return Err(libc::EAGAIN);
             }
@@ -295,7 +296,7 @@ impl World {
         Ok(moved)
     }
 
-    /// Writes all of `parts`, at the end if the file was opened so.
+    /// Writes all of `parts`: at `offset`, or at the end of a file that was opened for appending.
     pub(super) fn write_file(
         &mut self,
         fd: RawFd,
@@ -325,9 +326,9 @@ impl World {
     }
 
     /// Puts a range into the page cache.
-    pub(super) fn warm(&mut self, fd: RawFd, offset: u64, len: usize) {
+    pub(super) fn fill_cache(&mut self, fd: RawFd, offset: u64, len: usize) {
         if let Ok(open) = self.open_file(fd) {
-            self.files.get(open.number).hot.extend(pages(offset, len));
+            self.files.get(open.number).cached.extend(pages(offset, len));
         }
     }
 
@@ -394,8 +395,8 @@ impl World {
 /// Files. The space of names is flat: a name is a path as the program says it, and needs no
 /// directory.
 impl Sim {
-    /// Makes a file with these bytes, or replaces the bytes of one. They are on the disk, and not
-    /// in the page cache.
+    /// Makes a file with these bytes, or replaces the bytes of an existing file. The bytes are on
+    /// the disk, and not in the page cache.
     ///
     /// ```
     /// use windlass::fs::OpenOptions;
@@ -426,7 +427,7 @@ impl Sim {
         file.set_len(0, now_ns);
         file.write(0, bytes.as_ref(), now_ns);
         file.sync(0..u64::MAX);
-        file.hot.clear();
+        file.cached.clear();
     }
 
     /// The bytes of a file, as a program would read them; `None` if there is no file of this name.
@@ -444,11 +445,11 @@ impl Sim {
     /// lost.
     pub fn drop_caches(&self) {
         let files = &mut self.enter().files.files;
-        files.values_mut().for_each(|file| file.hot.clear());
+        files.values_mut().for_each(|file| file.cached.clear());
     }
 
-    /// The machine loses its power: of every file there is left what was synced last. Names stay as
-    /// they are. Drop the watchers first, and make new ones for the restart.
+    /// The machine loses its power: every file has the bytes of its last sync. Names stay as they
+    /// are. Drop the watchers first, and make new ones for the restart.
     ///
     /// ```
     /// use windlass::fs::OpenOptions;
@@ -475,7 +476,7 @@ impl Sim {
         for file in self.enter().files.files.values_mut() {
             file.now = file.disk.clone();
             file.dirty.clear();
-            file.hot.clear();
+            file.cached.clear();
         }
     }
 }

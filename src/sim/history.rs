@@ -138,8 +138,8 @@ impl Sim {
     }
 
     /// The last steps, a line each: the seconds since the start, the watcher, the call, the
-    /// socket's addresses, the answer. A watcher has the lowest number from 1 that is free when it
-    /// is made. Clones of the simulation take numbers, too, also those that [`at`](Sim::at) makes.
+    /// socket's addresses, the answer. When a watcher is made, it gets the lowest free number from
+    /// 1. Clones of the simulation take numbers, too, and so do those that [`at`](Sim::at) makes.
     /// Most lines have an answer: a number of bytes, or an errno.
     pub fn history(&self) -> String {
         let world = self.enter();

@@ -49,7 +49,7 @@ impl Default for Resolver {
     }
 }
 
-/// A host name in small letters and without the dot of the root, which mean no difference.
+/// A host name in lower case and without the final dot: names that differ only in these are equal.
 fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -89,7 +89,7 @@ impl World {
 
 impl Sim {
     /// Gives a host its addresses, for [`Op::lookup_host`](crate::Op::lookup_host) and
-    /// [`Op::lookup_addr`](crate::Op::lookup_addr). An empty list takes the name away. At the start
+    /// [`Op::lookup_addr`](crate::Op::lookup_addr). An empty list removes the name. At the start
     /// only `localhost` is known, as 127.0.0.1.
     ///
     /// A look-up of an unknown name ends with `ENOENT`, as on a system. Addresses as text need no

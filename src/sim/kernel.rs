@@ -15,11 +15,11 @@ use crate::sys::fd::{BorrowedFd, OwnedFd};
 use crate::sys::socket_option::SocketOption;
 use crate::table;
 
-/// Declares the calls of watchers under the names that the system's kernel counts them under, and
-/// behind them what only a test does.
+/// Declares the calls of watchers, with the names under which the system's kernel counts them.
+/// Behind them are the actions that only a test takes.
 macro_rules! calls {
     ($($call:ident = $name:literal,)* ; $($other:ident),*) => {
-        /// What is counted, and traced, under which number.
+        /// The calls and actions that are counted and traced, by number.
         #[derive(Clone, Copy)]
         pub(super) enum Call {
             $($call,)*
@@ -150,8 +150,8 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         "sim"
     }
 
-    /// Generations begin far apart in the watchers of a world, and in the first one as if it were
-    /// alone.
+    /// The generations of the watchers of a world begin far apart. Those of the first watcher begin
+    /// as if it were the only one.
     fn start(&mut self) -> u32 {
         self.selector.wrapping_mul(table::GENERATION_STRIDE)
     }
@@ -198,7 +198,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.answer_of(self.events[i].0, pool)
     }
 
-    /// As a ring does that sends on Unix sockets, too.
+    /// As a ring, which sends on Unix sockets, too.
     fn sends(&mut self, _kind: SourceKind) -> bool {
         true
     }
@@ -234,7 +234,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.stop_request(key);
     }
 
-    /// The child's copy of the network is its own.
+    /// The child has its own copy of the network.
     fn renew(&self, config: &Config) -> io::Result<Sim<C>> {
         let mut kernel = self.another::<C>();
         kernel.most_events = config.events_per_wait.max(1);

@@ -68,7 +68,7 @@ pub struct Traffic {
 /// A packet in flight to a socket.
 #[derive(Debug)]
 pub(super) enum Packet {
-    /// So many bytes, which are in the ring.
+    /// This many bytes, which are in the ring already.
     Bytes(usize),
     /// The peer has shut down its output.
     End,
@@ -88,7 +88,7 @@ pub(super) enum Packet {
 struct Line {
     link: Link,
     cut: bool,
-    /// When the last byte leaves that was sent so far: the bandwidth decides.
+    /// When the last byte that was sent so far leaves the sender; the bandwidth decides this.
     free_ns: u64,
 }
 
@@ -129,7 +129,7 @@ impl Links {
 }
 
 impl World {
-    /// The time at which a message arrives that is sent now over a line.
+    /// The time at which a message arrives if it is sent now over a line.
     fn arrival_ns(&mut self, line: u32, bytes: usize) -> u64 {
         let now_ns = self.schedule.now_ns;
         let Some(line) = self.links.lines.get_mut(line as usize) else { return now_ns };
@@ -149,11 +149,12 @@ impl World {
         at_ns
     }
 
-    /// Sends a packet to a stream: over its line, or at once if it has none.
-    pub(super) fn tell(&mut self, to: u32, packet: Packet) {
+    /// Sends a packet to a stream: over the line of the stream, or at once if the stream has no
+    /// line.
+    pub(super) fn send_packet(&mut self, to: u32, packet: Packet) {
         let socket = &self.sockets[to as usize];
         if socket.flags & LINKED == 0 {
-            return self.arrived(to, packet);
+            return self.apply_packet(to, packet);
         }
         let line = socket.line;
         let bytes = if let Packet::Bytes(count) = packet { count } else { 0 };
@@ -161,31 +162,32 @@ impl World {
         self.send_at(to, at_ns, packet);
     }
 
-    /// Puts a packet in flight, behind the other packets to a stream. A datagram may overtake.
+    /// Puts a packet in flight. A packet to a stream goes behind the other packets. A datagram may
+    /// overtake others.
     fn send_at(&mut self, to: u32, at_ns: u64, packet: Packet) {
         let is_cut = self.is_held_up(to, &packet);
         let now_ns = self.schedule.now_ns;
         let socket = &mut self.sockets[to as usize];
-        let on_way = &mut socket.on_way;
-        let mut place = on_way.len();
+        let in_flight = &mut socket.in_flight;
+        let mut place = in_flight.len();
         let mut at_ns = at_ns;
         if matches!(packet, Packet::Letter(..)) {
-            while place > 0 && on_way[place - 1].0 > at_ns {
+            while place > 0 && in_flight[place - 1].0 > at_ns {
                 place -= 1;
             }
         } else {
-            at_ns = on_way.back().map_or(at_ns, |(last, _)| at_ns.max(*last));
-            if on_way.is_empty() && at_ns <= now_ns && !is_cut {
-                return self.arrived(to, packet);
+            at_ns = in_flight.back().map_or(at_ns, |(last, _)| at_ns.max(*last));
+            if in_flight.is_empty() && at_ns <= now_ns && !is_cut {
+                return self.apply_packet(to, packet);
             }
         }
-        on_way.insert(place, (at_ns, packet));
+        in_flight.insert(place, (at_ns, packet));
         let generation = socket.generation;
         self.links.traffic.delayed += 1;
         self.schedule.add(at_ns, SimEvent::Arrive { socket: to, generation });
     }
 
-    /// Whether a cut stalls a packet to a socket.
+    /// Whether a cut holds up a packet to a socket.
     fn is_held_up(&self, to: u32, packet: &Packet) -> bool {
         let socket = &self.sockets[to as usize];
         match packet {
@@ -198,7 +200,7 @@ impl World {
     }
 
     /// Delivers the packets to a socket whose time has come.
-    pub(super) fn arrive(&mut self, to: u32, generation: u32) {
+    pub(super) fn deliver_due(&mut self, to: u32, generation: u32) {
         let now_ns = self.schedule.now_ns;
         loop {
             let socket = &self.sockets[to as usize];
@@ -206,7 +208,7 @@ impl World {
             if socket.generation != generation {
                 return;
             }
-            let Some((at_ns, packet)) = socket.on_way.front() else { return };
+            let Some((at_ns, packet)) = socket.in_flight.front() else { return };
             if *at_ns > now_ns {
                 return;
             }
@@ -216,17 +218,17 @@ impl World {
                 self.links.traffic.stalled += 1;
                 return;
             }
-            let Some((_, packet)) = self.sockets[to as usize].on_way.pop_front() else { return };
+            let Some((_, packet)) = self.sockets[to as usize].in_flight.pop_front() else { return };
             if held_up {
-                self.lose(to, packet);
+                self.lose_datagram(to, packet);
             } else {
-                self.arrived(to, packet);
+                self.apply_packet(to, packet);
             }
         }
     }
 
     /// Loses a datagram, and frees its room in the mailbox.
-    fn lose(&mut self, to: u32, packet: Packet) {
+    fn lose_datagram(&mut self, to: u32, packet: Packet) {
         self.links.traffic.lost += 1;
         if let Packet::Letter(_, bytes) = packet
             && let Role::Datagram(mailbox) = &mut self.sockets[to as usize].role
@@ -238,7 +240,7 @@ impl World {
     }
 
     /// Applies a packet that has arrived at a socket.
-    fn arrived(&mut self, to: u32, packet: Packet) {
+    fn apply_packet(&mut self, to: u32, packet: Packet) {
         if self.history.is_on() && self.sockets[to as usize].flags & LINKED != 0 {
             let title = self.title(to);
             self.add_step(format_args!("arrives at {title}: {packet:?}"));
@@ -265,12 +267,18 @@ impl World {
 
     /// Sends a datagram over its link; false if there is no link. The caller has reserved its room
     /// in the mailbox.
-    pub(super) fn post(&mut self, to: u32, at: &Name, from: &Name, bytes: &[u8]) -> bool {
+    pub(super) fn send_datagram_over_link(
+        &mut self,
+        to: u32,
+        at: &Name,
+        from: &Name,
+        bytes: &[u8],
+    ) -> bool {
         let Some(line) = self.links.between(from, at) else { return false };
         let at_ns = self.arrival_ns(line, bytes.len());
         let letter = Packet::Letter(from.clone(), bytes.into());
         if self.links.is_cut(line) {
-            self.lose(to, letter);
+            self.lose_datagram(to, letter);
         } else {
             self.send_at(to, at_ns, letter);
         }
@@ -305,13 +313,13 @@ impl World {
     }
 
     /// Sends bytes to a closed peer: its host answers the first of them with a reset.
-    pub(super) fn send_into_void(&mut self, index: u32, bytes: usize) -> isize {
+    pub(super) fn send_to_closed_peer(&mut self, index: u32, bytes: usize) -> isize {
         let socket = &self.sockets[index as usize];
         if socket.flags & LINKED == 0 {
             self.sever(index, libc::EPIPE);
             return bytes as isize;
         }
-        if socket.on_way.iter().any(|(_, packet)| matches!(packet, Packet::Reset(_))) {
+        if socket.in_flight.iter().any(|(_, packet)| matches!(packet, Packet::Reset(_))) {
             return -(libc::EAGAIN as isize);
         }
         let line = socket.line;
@@ -333,7 +341,7 @@ impl World {
         for index in 0..self.sockets.len() as u32 {
             self.use_link(index);
             let socket = &self.sockets[index as usize];
-            if was_cut && lines.contains(&socket.line) && !socket.on_way.is_empty() {
+            if was_cut && lines.contains(&socket.line) && !socket.in_flight.is_empty() {
                 self.resume(index);
             }
         }
@@ -350,7 +358,7 @@ impl World {
         let again_ns = self.arrival_ns(line, 0);
         let mut last_ns = 0;
         let mut times = Vec::new();
-        for (at_ns, _) in &mut self.sockets[index as usize].on_way {
+        for (at_ns, _) in &mut self.sockets[index as usize].in_flight {
             let held_up = *at_ns <= now_ns;
             let due_ns = if held_up { again_ns } else { *at_ns }.max(last_ns);
             last_ns = due_ns;
@@ -367,12 +375,13 @@ impl World {
 
 impl Sim {
     /// Sets latency, jitter and bandwidth between two hosts, in both directions, from now on. The
-    /// seed draws the jitter. Existing connections use the link, too. Bytes that are already on
-    /// their way arrive at the time that they had.
+    /// seed draws the jitter. Existing connections use the link, too. Bytes that are already in
+    /// flight still arrive at the time that was set for them.
     ///
-    /// A connect takes a round trip. A host is an address that sockets have: give each watcher its
-    /// own with [`Sim::at`], or the clients of a server at 10.0.0.1 have this address themselves,
-    /// and use the link from it to itself. Unix sockets and [pairs](Sim::pair) have no links.
+    /// A connect takes a round trip. A host is an address of sockets, so give each watcher its own
+    /// with [`Sim::at`]. Otherwise the clients of a server at 10.0.0.1 have this address
+    /// themselves, and use the link from it to itself. Unix sockets and [pairs](Sim::pair) have no
+    /// links.
     ///
     /// ```
     /// use std::time::Duration;

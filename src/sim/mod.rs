@@ -161,9 +161,9 @@ use crate::Watcher;
 pub struct Sim<const COMPLETES: bool = false> {
     world: Rc<RefCell<World>>,
     outside: Arc<Outside>,
-    /// This clone's share of the events.
+    /// The number of this clone's selector, which reports the events of its watcher.
     selector: u32,
-    /// The events of the last wait, and how many one takes at most.
+    /// The events of the last wait, and how many one wait takes at most.
     events: Vec<(u64, Ready)>,
     most_events: usize,
     calls: [u64; Call::COUNT],
@@ -257,8 +257,8 @@ impl Sim {
     }
 
     /// Sets how much virtual time a [`run`](Sim::run) may take before it fails with `TimedOut`. A
-    /// test needs it if its timers go on for ever, while it waits for an event that never comes.
-    /// Default: no limit.
+    /// test needs this limit if its timers go on for ever while the test waits for an event that
+    /// never comes. Default: no limit.
     pub fn set_time_limit(&self, limit: Duration) {
         self.enter().time_limit = Some(limit);
     }
@@ -418,7 +418,7 @@ impl Sim {
         schedule.span_to_next()
     }
 
-    /// Waits in real time for other threads; false if they do nothing for the patience.
+    /// Waits in real time for other threads. False if they do nothing until the patience is over.
     pub(crate) fn wait_for_threads(&self) -> bool {
         let patience = self.enter().patience;
         self.outside.wait(patience)
@@ -467,7 +467,7 @@ impl<const C: bool> Sim<C> {
         world
     }
 
-    /// Whether both handles are of one network.
+    /// Whether both handles belong to the same network.
     fn is_same<const OTHER: bool>(&self, other: &Sim<OTHER>) -> bool {
         Rc::ptr_eq(&self.world, &other.world)
     }

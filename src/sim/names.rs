@@ -85,7 +85,7 @@ impl Name {
 }
 
 pub(super) struct Listener {
-    /// Ends of connections that were not accepted yet.
+    /// The ends of connections that were not accepted yet.
     pub(super) backlog: VecDeque<u32>,
     pub(super) limit: usize,
     pub(super) shared: bool,
@@ -109,7 +109,7 @@ pub(super) fn wildcards(name: &Name) -> Vec<Name> {
 }
 
 impl World {
-    /// A port without a listener and a datagram socket; `None` if no port is left.
+    /// A port that has neither a listener nor a datagram socket; `None` if no port is left.
     fn free_port(&mut self, ip: IpAddr) -> Option<SocketAddr> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = SocketAddr::new(ip, self.port);
@@ -154,7 +154,7 @@ impl World {
         }
         let listener = Listener {
             backlog: VecDeque::new(),
-            // As Linux: one more than asked for.
+            // As on Linux: room for one more than the program asked for.
             limit: (options.backlog as usize).saturating_add(1),
             shared: options.reuse_port,
             waiting: VecDeque::new(),
@@ -171,8 +171,8 @@ impl World {
         at(name).or_else(|| wildcards(name).iter().find_map(at))
     }
 
-    /// Opens a socket and connects it. As on Linux, a Unix socket knows at once, and an internet
-    /// socket when its edge comes.
+    /// Opens a socket and connects it. As on Linux, a Unix socket is connected or refused at once,
+    /// an internet socket when its edge comes.
     pub(super) fn connect(
         &mut self,
         to: &Address,
@@ -209,7 +209,7 @@ impl World {
         Ok(self.establish_if_room(fd as u32, listener))
     }
 
-    /// As Linux, which does not queue Unix sockets for room.
+    /// As on Linux, where Unix sockets do not wait in a queue for room.
     fn establish_if_room(&mut self, client: u32, listener: u32) -> Connecting {
         if self.is_full(listener) {
             return Connecting::Full;
@@ -236,7 +236,7 @@ impl World {
         let socket = &self.sockets[client as usize];
         let (remote, place) = (socket.remote.clone(), socket.place);
         match self.find_listener(&remote, place) {
-            None => self.tell(client, Packet::Reset(libc::ECONNREFUSED)),
+            None => self.send_packet(client, Packet::Reset(libc::ECONNREFUSED)),
             Some(listener) if self.is_full(listener) => {
                 let socket = &mut self.sockets[client as usize];
                 socket.flags |= WAITING;
@@ -268,7 +268,7 @@ impl World {
             listener.backlog.push_back(end);
         }
         self.edge(listener);
-        self.tell(client, Packet::Opened);
+        self.send_packet(client, Packet::Opened);
     }
 
     /// How a connection that went on has ended.

@@ -1,7 +1,7 @@
 //! Actions of other threads on a simulation: they wake a watcher, and drop descriptors.
 //!
-//! Invariant: a thread writes news under the lock, then sets the flag. The loop clears the flag
-//! before it takes the news. So the flag is set for news that the loop has missed.
+//! Invariant: a thread adds its action under the lock, then sets the flag. The loop clears the flag
+//! before it takes the actions. So the flag is set for every action that the loop has missed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use super::*;
 pub(super) struct Outside {
     news: Mutex<OutsideEvents>,
     bell: Condvar,
-    /// Says whether there is news. Attempts are many, and need no lock to find none.
+    /// Whether there are actions. The loop checks this in every attempt, and needs no lock to find
+    /// none.
     flagged: AtomicBool,
 }
 
@@ -51,7 +52,7 @@ impl Outside {
         }
     }
 
-    /// Blocks, in real time, until there is news; false when `patience` is over.
+    /// Blocks, in real time, until there is an action. False when `patience` is over.
     pub(super) fn wait(&self, patience: Duration) -> bool {
         let quiet = |news: &mut OutsideEvents| news.closed.is_empty() && news.woken.is_empty();
         let waited = self.bell.wait_timeout_while(self.lock(), patience, quiet);

@@ -28,7 +28,7 @@ impl Processes {
 /// The role of a source of a child.
 pub(super) struct WatchedChild {
     pid: u32,
-    /// The status, or the errno of the look at it, once the child has ended.
+    /// The exit status once the child has ended, or the errno of the attempt to take it.
     pub(super) ended: Option<Result<ExitStatus, i32>>,
 }
 
@@ -135,8 +135,9 @@ impl WatchedChild {
 impl Sim {
     /// Sends a signal to the simulated process: every source of
     /// [`Watcher::signals`](crate::Watcher::signals) for this signal receives it. Returns the
-    /// number of these sources. Without such a source the signal has no effect here, but its
-    /// default effect in a real process: most signals end it.
+    /// number of these sources. Without such a source the signal has no effect in the simulation.
+    /// In a real process it would have its default effect, which for most signals is to end the
+    /// process.
     ///
     /// ```
     /// use windlass::process::signal::SIGTERM;

@@ -61,9 +61,9 @@ impl World {
             Role::Child(child) if child.ended.is_none() && self.has_ended(child.pid()) => {
                 "has ended, not reaped".into()
             }
-            Role::Stream if !socket.on_way.is_empty() => {
+            Role::Stream if !socket.in_flight.is_empty() => {
                 let hidden = socket.ring.count() - socket.ring.readable();
-                format!("{} messages on their way here, {hidden} bytes", socket.on_way.len())
+                format!("{} messages on their way here, {hidden} bytes", socket.in_flight.len())
             }
             Role::Stream if socket.flags & WAITING != 0 => "connects to a full listener".into(),
             Role::Stream if !socket.ring.is_empty() => {

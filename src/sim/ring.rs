@@ -55,14 +55,14 @@ impl RingBuffer {
         self.limit - self.len
     }
 
-    /// Whether a writer should be told that there is room: a third of it, as TCP waits for, so that
-    /// a slow reader does not cause an event per byte.
+    /// Whether a writer should be told that there is room: if a third of the ring is free, as with
+    /// TCP. So a slow reader does not cause an event per byte.
     #[inline(always)]
     pub(super) fn is_roomy(&self) -> bool {
         self.room() >= self.limit.div_ceil(3)
     }
 
-    /// Adds `from` at the end; it fits, says the caller.
+    /// Adds `from` at the end. The caller has checked that it fits.
     #[inline(always)]
     pub(super) fn push(&mut self, from: &[u8]) {
         debug_assert!(from.len() <= self.room());
@@ -90,7 +90,7 @@ impl RingBuffer {
             to.skip(first).write(&self.bytes[..count - first]);
         }
         self.len -= count;
-        // An empty ring starts at its start again, where its memory is hot.
+        // An empty ring begins at its start again, where its memory is in the cache.
         self.head = if self.len == 0 { 0 } else { (self.head + count) & (self.bytes.len() - 1) };
         count
     }

@@ -12,18 +12,18 @@ const START_NS: u64 = 1_000_000_000;
 /// The virtual time of a turn. Time must pass in a program that always has work, or its deadlines
 /// would never come.
 const TURN_NS: u64 = 1_000;
-/// How many keys of gone registrations a selector remembers, to report them in error.
+/// How many keys of ended registrations a selector remembers. A fault reports such a key.
 const REMEMBERED: usize = 16;
 
-/// The mark of a try in the key of an event, above every index of a source. The upper half of the
-/// key is the number of what is tried.
+/// Marks the key of an event as a try. No index of a source has this bit. The upper half of the key
+/// is the number of the entry that the kernel tries.
 pub(super) const TRY: u64 = 1 << 31;
 
 /// What a selector has to report.
 enum SelectorReport {
-    /// A socket has something new: it is in the queue once.
+    /// A socket has changed. It is in the queue only once.
     Socket(u32),
-    /// The kernel tries what it has begun under this number.
+    /// The kernel tries the entry with this number.
     Try(u32),
 }
 
@@ -50,13 +50,13 @@ impl Selector {
 /// An event of the agenda.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SimEvent {
-    /// The selector reports the socket, if its place has this generation.
+    /// The selector reports the socket, if the socket's slot has this generation.
     Report { socket: u32, generation: u32 },
     /// A packet arrives at the socket, if the socket's slot has this generation.
     Arrive { socket: u32, generation: u32 },
     /// A job of a watcher makes a step.
     Job { selector: u32 },
-    /// The kernel of a watcher tries what it has begun under this number.
+    /// The kernel of a watcher tries its entry with this number.
     Try { selector: u32, number: u32 },
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Schedule {
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
     /// The events by time. The running number keeps the order of events at the same time.
-    late: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
+    agenda: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
     number: u64,
 }
 
@@ -77,7 +77,7 @@ impl Schedule {
             now_ns: START_NS,
             turn_ns: TURN_NS,
             selectors: Vec::new(),
-            late: BinaryHeap::new(),
+            agenda: BinaryHeap::new(),
             number: 0,
         }
     }
@@ -113,10 +113,10 @@ impl Schedule {
         self.selectors[selector as usize].ready.push_back(SelectorReport::Socket(socket));
     }
 
-    /// Lets something happen at a time.
+    /// Adds an event that happens at `at_ns`.
     pub(super) fn add(&mut self, at_ns: u64, event: SimEvent) {
         self.number += 1;
-        self.late.push(Reverse((at_ns, self.number, event)));
+        self.agenda.push(Reverse((at_ns, self.number, event)));
     }
 
     pub(super) fn remember_gone(&mut self, selector: u32, key: u64) {
@@ -144,7 +144,7 @@ impl Schedule {
 
     /// The time of the next event.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.late.peek().map(|Reverse((at_ns, ..))| *at_ns)
+        self.agenda.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }
 
     /// How long it is until something happens.
@@ -186,7 +186,8 @@ impl World {
             }
             let times = [until, self.schedule.next_ns()].into_iter().flatten();
             let Some(next) = times.min() else { return Waited::Stuck };
-            // In the middle of the wait; at least a nanosecond on, so that waits come to an end.
+            // The false event comes in the middle of the wait. At least a nanosecond passes, so
+            // that waits come to an end.
             let span = next.saturating_sub(now_ns);
             if span > 1 && self.report_spuriously(selector, events) {
                 self.schedule.now_ns += 1 + self.dice.rng.below(span);
@@ -203,17 +204,17 @@ impl World {
 
     /// Moves reports that were delayed until now to their selectors.
     fn report_due(&mut self) {
-        while let Some(&Reverse((at_ns, _, event))) = self.schedule.late.peek()
+        while let Some(&Reverse((at_ns, _, event))) = self.schedule.agenda.peek()
             && at_ns <= self.schedule.now_ns
         {
-            self.schedule.late.pop();
+            self.schedule.agenda.pop();
             match event {
                 SimEvent::Report { socket, generation } => {
                     if self.sockets[socket as usize].generation == generation {
                         self.report(socket);
                     }
                 }
-                SimEvent::Arrive { socket, generation } => self.arrive(socket, generation),
+                SimEvent::Arrive { socket, generation } => self.deliver_due(socket, generation),
                 SimEvent::Job { selector } => {
                     let selector = &mut self.schedule.selectors[selector as usize];
                     selector.job_due = selector.in_use;
@@ -238,8 +239,8 @@ impl World {
         }
     }
 
-    /// As epoll: a report carries all conditions that hold when it is taken; if none holds any more
-    /// there is no report.
+    /// Takes the reports of a selector. As on epoll, an event has all conditions that hold when it
+    /// is taken. If none holds any more, there is no event.
     fn collect(&mut self, selector: u32, most: usize, events: &mut Vec<(u64, Ready)>) {
         if std::mem::take(&mut self.schedule.selectors[selector as usize].woken) {
             events.push((WAKE, Ready::READABLE));
@@ -294,7 +295,7 @@ impl World {
         hit
     }
 
-    /// A key of this selector, of a registration that lives or of one that is gone.
+    /// A key of this selector: of a registration that exists, or of one that has ended.
     fn key_to_report(&mut self, selector: u32) -> Option<(u64, u16)> {
         let rng = &mut self.dice.rng;
         let gone = &self.schedule.selectors[selector as usize].gone;

@@ -16,7 +16,7 @@ use crate::seeds::each;
 use crate::source::{Source, Ticket};
 use crate::watcher::Watcher;
 
-/// Where the connections over a link are.
+/// The host of the connections over a link.
 const HOST: [u8; 4] = [10, 0, 0, 1];
 
 /// The token of the shutdowns at the end.
@@ -27,10 +27,10 @@ const SHUTDOWN: u64 = u64::MAX;
 struct Record {
     end: usize,
     writes: bool,
-    /// It makes no completion if it succeeds; unless a cancel of it was accepted.
+    /// The write makes no completion if it succeeds, unless a cancel of it was accepted.
     quiet: bool,
     must_answer: bool,
-    /// The bytes of a write; those that a read has delivered.
+    /// The bytes of a write, or the bytes that a read has delivered.
     data: Vec<u8>,
     moved: usize,
     ended: Option<Result<(), ErrorKind>>,
@@ -272,7 +272,7 @@ impl Soak {
             self.records.push(Record { end, ..Record::default() });
             self.submit_shutdown(self.ends[end]);
         }
-        // Whatever was lost on the way shows as a deadlock.
+        // If bytes were lost on the way, this wait fails with a deadlock.
         let is_awaited =
             |record: &Record| record.ended.is_none() && (!record.quiet || record.must_answer);
         while self.records.iter().any(is_awaited) {
@@ -333,7 +333,7 @@ fn random_programs_keep_the_contract() {
         assert_eq!(soak(seed, &met), soak(seed, &met));
     });
     let counts = [met.rescheduled, met.idle_timeouts, met.stalled].map(Cell::into_inner);
-    // A few programs need not meet all of them.
+    // When only a few programs run, some of the cases may not occur.
     println!("{counts:?}");
     assert!(ran < 80 || counts.iter().all(|count| *count > 0), "{counts:?}");
 }

@@ -29,7 +29,7 @@ impl World {
             self.tell_room(fd as u32);
         }
         if most != usize::MAX {
-            // The rest counts as bytes that have arrived since.
+            // An edge reports the rest, as if it had arrived after this read.
             self.edge(fd as u32);
         }
         Received::plain(moved as isize)
@@ -61,7 +61,7 @@ impl World {
                 return self.take_letter(fd, to).map_or_else(refuse, |(got, _)| got);
             }
             Role::Listener(_) => return refuse(libc::ENOTCONN),
-            // The driver refuses reads of them.
+            // The driver refuses reads of such sources.
             Role::Signals { .. } | Role::Child(_) | Role::File(_) => return refuse(libc::EINVAL),
             Role::Vacant => return refuse(libc::EBADF),
         }
@@ -84,7 +84,7 @@ impl World {
             socket.flags &= !AWAITED;
             if socket.flags & (CONNECTED | GONE) == CONNECTED {
                 let peer = socket.peer;
-                self.tell(peer, Packet::Room);
+                self.send_packet(peer, Packet::Room);
             }
         }
     }
@@ -123,10 +123,10 @@ impl World {
             self.edge(to);
         } else {
             peer.ring.hide(room - left);
-            self.tell(to, Packet::Bytes(room - left));
+            self.send_packet(to, Packet::Bytes(room - left));
         }
         if most != usize::MAX {
-            // The rest of the room counts as new.
+            // An edge reports the rest of the room, as if it were new.
             self.edge(fd as u32);
         }
         (room - left) as isize
@@ -169,7 +169,7 @@ impl World {
             (Role::Stream, 0) => {
                 // The answer to this segment tells TCP that the peer is closed.
                 let bytes = parts.iter().map(|part| part.len()).sum();
-                return self.send_into_void(fd as u32, bytes);
+                return self.send_to_closed_peer(fd as u32, bytes);
             }
             (Role::Stream, errno) => errno,
         };
@@ -207,7 +207,7 @@ impl World {
             let peer = socket.peer;
             self.sever(index, libc::ECONNRESET);
             self.sockets[peer as usize].flags |= GONE;
-            self.tell(peer, Packet::Reset(libc::ECONNRESET));
+            self.send_packet(peer, Packet::Reset(libc::ECONNRESET));
         }
     }
 
@@ -222,7 +222,7 @@ impl World {
         socket.flags |= SHUT;
         let (peer, flags) = (socket.peer, socket.flags);
         if flags & GONE == 0 {
-            self.tell(peer, Packet::End);
+            self.send_packet(peer, Packet::End);
         }
         if flags & ENDED != 0 {
             self.edge(fd as u32);

@@ -47,8 +47,8 @@ fn watcher(sim: &Sim) -> Simulated {
     Watcher::simulated(sim)
 }
 
-/// Gives the loop time to fall asleep. It waits for other threads in real time, and nothing tells
-/// that it does.
+/// Gives the loop time to fall asleep. The loop waits for other threads in real time, and no event
+/// reports that it sleeps.
 fn let_the_loop_sleep() {
     std::thread::sleep(Duration::from_millis(20));
 }
@@ -102,8 +102,8 @@ fn bulk(source_bytes: usize, count: usize, bytes: usize) -> (Simulated, (Source,
     (watcher, quiet)
 }
 
-/// What was read is dealt with before more is read, and one stream is read for its share before the
-/// next: an echo of four that all have bytes.
+/// An echo of four streams that all have bytes. The program handles what was read before the loop
+/// reads more, and the loop reads one stream for its whole share before the next.
 #[test]
 fn streams_are_served_one_by_one() {
     let (mut watcher, _) = bulk(80 << 10, 4, 320_000);
@@ -132,7 +132,8 @@ fn streams_are_served_one_by_one() {
     assert!(whole >= 8 && runs.iter().all(|(_, bytes)| *bytes <= 96 << 10), "{runs:?}");
 }
 
-/// A message of a source that was quiet comes before what eight streams have still to read.
+/// A message of a source that was quiet comes before the bytes that eight streams still have to
+/// read.
 #[test]
 fn a_message_does_not_stand_behind_bulk() {
     for timeout in [None, Some(HOUR)] {
@@ -187,7 +188,7 @@ fn attach_pair(watcher: &mut Simulated, sim: &Sim) -> (Source, Source) {
 }
 
 /// An echo server and a client that sends `bytes` in chunks, waits for the echo of each, and
-/// connects again when its connection is lost. Answers what came back.
+/// connects again when its connection is lost. Returns the bytes that came back.
 fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
     let mut watcher = watcher(sim);
     let listener = watcher.listen(ADDRESS).unwrap();
@@ -322,7 +323,7 @@ fn every_fault_happens() {
             other => panic!("{other}"),
         };
         *field = 0.5;
-        // Some have a chance at each connection only, so it takes a few runs.
+        // Some faults can happen only once for each connection, so the test needs a few runs.
         let mut total = 0;
         for seed in 0..10 {
             let sim = Sim::with_faults(seed, faults.clone());
@@ -571,12 +572,12 @@ fn a_deadlock_is_an_error() {
     let mut done = Completions::new();
     let error = watcher.wait(&mut done).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Deadlock);
-    // And no end: the watcher goes on.
+    // The error does not end the watcher.
     watcher.submit(Op::write(b, "free")).unwrap();
     while done.len() < 2 {
         watcher.wait(&mut done).unwrap();
     }
-    // One that waits for another in its thread is told so.
+    // A wait for another watcher of the same thread fails with `Deadlock`, too.
     let mut other = Watcher::simulated(&sim);
     let (c, d) = sim.pair();
     let (c, d) = (watcher.attach(c).unwrap(), other.attach(d).unwrap());

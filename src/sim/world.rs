@@ -1,8 +1,8 @@
 //! The network: its sockets, their states, and how they end.
 //!
 //! A stream is two sockets that name each other. Bytes that one sends are at once in the ring of
-//! the other; on a link, readers find them later. A selector reports the same conditions of a
-//! socket at the same times as on Linux.
+//! the other. If there is a link between them, readers find the bytes later. A selector reports the
+//! same conditions of a socket at the same times as on Linux.
 
 use super::completing::Completing;
 use super::datagram::Mailbox;
@@ -23,12 +23,12 @@ const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
 /// The value that goes into the trace before a note.
 const NOTE: u64 = 1 << 63;
 
-/// No socket, no selector, no line of a link.
+/// Stands for no socket, no selector, and no line of a link.
 pub(super) const NIL: u32 = u32::MAX;
 
 /// The connection is made; bytes go to the peer.
 pub(super) const CONNECTED: u16 = 1;
-/// Our writing side is shut.
+/// The writing side of this end is shut.
 pub(super) const SHUT: u16 = 1 << 1;
 /// The peer's writing side is shut: after the bytes in the ring comes the end.
 pub(super) const ENDED: u16 = 1 << 2;
@@ -46,12 +46,12 @@ pub(super) const QUEUED: u16 = 1 << 6;
 pub(super) const AWAITED: u16 = 1 << 7;
 /// The socket is of an internet family.
 pub(super) const INTERNET: u16 = 1 << 8;
-/// Waits for room in the backlog of the listener that `peer` names.
+/// The socket waits for room in the backlog of the listener that `peer` names.
 pub(super) const WAITING: u16 = 1 << 9;
 
 /// Packets to this socket travel over a link.
 pub(super) const LINKED: u16 = 1 << 11;
-/// Asks for a connection over a link, and has no answer yet.
+/// The socket has asked for a connection over a link, and has no answer yet.
 pub(super) const OPENING: u16 = 1 << 12;
 
 pub(super) enum Role {
@@ -82,7 +82,7 @@ pub(super) struct Socket {
     /// The direction of a link that ends here, while `LINKED`.
     pub(super) line: u32,
     /// The packets in flight to this socket, by the time of their arrival.
-    pub(super) on_way: VecDeque<(u64, Packet)>,
+    pub(super) in_flight: VecDeque<(u64, Packet)>,
     /// The place whose faults happen to this socket.
     pub(super) place: u16,
     pub(super) role: Role,
@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) resolver: Resolver,
     pub(super) links: Links,
     pub(super) history: History,
-    /// The random numbers for the program under test.
+    /// The random numbers of the program under test.
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
     pub(super) completing: Completing,
@@ -172,7 +172,7 @@ impl World {
                 generation: 0,
                 error: 0,
                 line: NIL,
-                on_way: VecDeque::new(),
+                in_flight: VecDeque::new(),
                 place: 0,
                 role: Role::Vacant,
                 local: Name::None,
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Something is new: the socket's selector reports it, now or, with a fault, later.
+    /// A socket has changed: its selector reports it now, or later if a fault delays the report.
     #[inline(always)]
     pub(super) fn edge(&mut self, index: u32) {
         if !self.completing.waiting.is_empty() {
@@ -293,7 +293,7 @@ impl World {
         socket.flags |= known;
         socket.selector = selector;
         socket.key = key;
-        // Conditions that hold already make an edge.
+        // Conditions that hold already count as an edge.
         if !self.conditions(fd as u32).is_empty() {
             self.edge(fd as u32);
         }
@@ -313,7 +313,7 @@ impl World {
         socket.peer = NIL;
         socket.error = 0;
         socket.line = NIL;
-        socket.on_way = VecDeque::new();
+        socket.in_flight = VecDeque::new();
         socket.ring = RingBuffer::new(0);
         socket.remote = Name::None;
         socket.generation = socket.generation.wrapping_add(1);
@@ -333,7 +333,7 @@ impl World {
                 }
                 for client in listener.waiting {
                     self.sockets[client as usize].flags &= !WAITING;
-                    self.tell(client, Packet::Reset(libc::ECONNREFUSED));
+                    self.send_packet(client, Packet::Reset(libc::ECONNREFUSED));
                 }
             }
             Role::Datagram(mailbox) => {
@@ -354,7 +354,10 @@ impl World {
             // Unread bytes are lost: the peer must get a reset.
             Role::Stream => {
                 self.sockets[peer as usize].flags |= GONE;
-                self.tell(peer, if unread { Packet::Reset(libc::ECONNRESET) } else { Packet::End });
+                self.send_packet(
+                    peer,
+                    if unread { Packet::Reset(libc::ECONNRESET) } else { Packet::End },
+                );
             }
         }
         self.vacant.push(index);
@@ -366,7 +369,7 @@ impl World {
         if socket.flags & (CONNECTED | GONE) == CONNECTED {
             let peer = socket.peer;
             self.sockets[peer as usize].flags |= GONE;
-            self.tell(peer, Packet::Reset(libc::ECONNRESET));
+            self.send_packet(peer, Packet::Reset(libc::ECONNRESET));
             self.sockets[index as usize].flags |= GONE;
         }
         self.close(index as RawFd);

@@ -50,7 +50,8 @@ fn both_ends_have_addresses() {
     assert_eq!(watcher.peer_address(server).unwrap(), from);
     assert_eq!(peer, from.ip());
     assert_ne!(from, at);
-    // An end that has only heard of the other's end keeps its address; one that is reset has none.
+    // The other end closes. An end that has only learned of this keeps its addresses; an end that
+    // was reset has none.
     watcher.submit(Op::write(server, "unread")).unwrap();
     wait(&mut watcher);
     watcher.abort(client);
@@ -116,7 +117,7 @@ fn ports_run_out() {
     watcher.submit(Op::connect(([10, 0, 0, 1], 80))).unwrap();
     let none_left = Some(ErrorKind::Os(libc::EADDRNOTAVAIL));
     assert_eq!(wait_one(&mut watcher).error_kind(), none_left);
-    // Another address has its own; a socket that goes gives its port back.
+    // Another address has ports of its own. A socket that closes gives its port back.
     assert!(sim.datagram(([10, 0, 0, 2], 0)).is_ok());
     drop(all);
     assert!(sim.datagram(any).is_ok());

@@ -150,7 +150,7 @@ fn answers_come_in_an_order_that_the_seed_draws() {
     assert!(orders.len() > 5, "{orders:?}");
 }
 
-/// A read in the kernel that nothing can come for is no event: the wait says so.
+/// A read in the kernel for which no bytes can come is no event: the wait fails with a deadlock.
 #[test]
 fn a_started_read_does_not_keep_a_wait_from_standing_still() {
     let sim = completing(1, Faults::none());
@@ -200,8 +200,8 @@ fn a_lost_answer_closes_no_aborted_file_before_its_work_has_ended() {
     assert_eq!(ended, [(write, OpCode::Write), (work, OpCode::SyncAll)]);
 }
 
-/// An aborted source takes no operations, also while the kernel still has its read: the close that
-/// failed with the abort changes nothing of that. Such a source took writes again.
+/// An aborted source takes no operations while the kernel still has its read, even after a close
+/// has failed with the abort. Such a source took writes again.
 #[test]
 fn an_aborted_source_takes_no_writes_while_the_kernel_has_its_read() {
     let mut refused = 0;
@@ -231,8 +231,8 @@ fn an_aborted_source_takes_no_writes_while_the_kernel_has_its_read() {
     assert!(refused > 0);
 }
 
-/// A close completes behind the read that it ends, also when the kernel ends that read later. Its
-/// completion came first, while the descriptor was still open.
+/// A close completes behind the read that it ends, even if the kernel ends that read later. The
+/// completion of the close came first, while the descriptor was still open.
 #[test]
 fn a_close_waits_for_the_read_that_it_ends() {
     let sim = completing(1, Faults::none());

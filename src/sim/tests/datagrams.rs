@@ -174,7 +174,7 @@ fn a_deferred_send_has_a_deadline() {
         assert_eq!(c.result.unwrap_err().into_buf().len(), len);
     }
     assert_eq!(watcher.queued_bytes(there), Ok(0));
-    // One that has passed gives the send one try.
+    // A send whose deadline has passed gets one try.
     watcher.submit(Op::recv_from(here).multishot()).unwrap();
     assert_eq!(wait(&mut watcher).len(), 2);
     watcher.submit(send(9).timeout(Duration::ZERO)).unwrap();

@@ -96,7 +96,7 @@ fn names_come_and_go() {
     sim.write_file("b", "second");
     assert!(run(&mut watcher, Op::rename("b", "a")).result.is_ok());
     assert_eq!(sim.read_file("a").unwrap(), b"second");
-    // Who has it open, has it.
+    // A descriptor that was opened before still reads the removed file.
     assert_eq!(read_at(&mut watcher, first, 9, 0), b"first");
     assert!(run(&mut watcher, Op::hard_link("a", "c")).result.is_ok());
     assert!(run(&mut watcher, Op::remove_file("a")).result.is_ok());
@@ -113,7 +113,7 @@ fn names_come_and_go() {
     assert_eq!(sim.read_file("c").unwrap(), b"");
 }
 
-/// What was read or written is read at once; what is not in the cache takes time.
+/// A read of bytes in the page cache completes at once. Other reads take time.
 #[test]
 fn hot_reads_are_done_at_submission_and_cold_ones_are_not() {
     for completing in [false, true] {
@@ -138,7 +138,8 @@ fn hot_reads_are_done_at_submission_and_cold_ones_are_not() {
     }
 }
 
-/// A crash keeps what was synced, by a sync or by the way that the file was opened.
+/// A crash keeps the bytes that a sync, or the mode in which the file was opened, has put on the
+/// disk.
 #[test]
 fn a_crash_keeps_what_was_synced() {
     let sim = sim(true, Faults::none());
@@ -163,7 +164,7 @@ fn a_crash_keeps_what_was_synced() {
     assert!(sim.read_file("c").unwrap() == pattern(9_000));
 }
 
-/// fsync(2) says it once: what was dirty when it failed never reaches the disk.
+/// fsync(2) reports a failure once: pages that were dirty when it failed never reach the disk.
 #[test]
 fn a_sync_that_fails_loses_what_it_was_for() {
     let sim = sim(false, Faults::none());
@@ -178,7 +179,7 @@ fn a_sync_that_fails_loses_what_it_was_for() {
     assert_eq!(sim.read_file("a").unwrap(), b"\0\0\0\0");
 }
 
-/// Ranges of files, cold and hot, over a socket.
+/// Ranges of files, in the page cache and not, over a socket.
 #[test]
 fn ranges_of_files_are_sent() {
     let len = if cfg!(miri) { 30_000 } else { 290_000 };
@@ -311,7 +312,8 @@ fn the_same_seed_is_the_same_work_on_files() {
     assert_ne!(run(2), run(4));
 }
 
-/// A lost answer of a file's work: it ends with EIO, and its buffer is left to the kernel.
+/// If the answer to file work is lost, the work ends with EIO, and its buffer is left to the
+/// kernel.
 #[test]
 fn lost_answers_of_files_end_with_an_error() {
     let sim = sim(true, Faults::none());
@@ -325,8 +327,8 @@ fn lost_answers_of_files_end_with_an_error() {
     assert!(read_at(&mut watcher, file, 9_000, 0) == pattern(9_000));
 }
 
-/// What a read had moved before its answer was lost went with its buffer: the completion has
-/// neither. It counted bytes without a buffer.
+/// If the answer of a read is lost, the kernel keeps the buffer and the bytes that the read had
+/// moved: the completion has neither. The completion counted bytes without a buffer.
 #[test]
 fn a_read_whose_rest_is_lost_has_no_bytes() {
     let faults = Faults { lost_answer: 0.3, short_file_read: 0.7, ..Faults::none() };
@@ -375,7 +377,7 @@ fn cancelled_work_ends_once() {
 }
 
 /// A socket sends a range of an aborted file, and no thread has begun to read it. The end of the
-/// range closes the file, so the loop must not close it again. It panicked.
+/// range closes the file, so the loop must not close it again. The loop panicked.
 #[test]
 fn an_aborted_file_closes_once_with_the_range_that_is_sent() {
     for completing in [false, true] {

@@ -74,7 +74,7 @@ fn a_job_that_was_not_begun_ends_at_once() {
     assert_eq!(watcher.counters().in_flight, 0);
 }
 
-/// C4: what has begun ends with its result, and is marked.
+/// C4: a job that has begun ends with its result, and its completion is marked as late.
 #[test]
 fn a_job_that_has_begun_ends_late() {
     for seed in 0..5 {
@@ -132,7 +132,7 @@ fn jobs_are_bounded_and_dropped_with_their_watcher() {
     watcher.submit(job()).unwrap();
     drop(watcher);
     assert_eq!(Arc::strong_count(&alive), 1);
-    // One that is closed ends each.
+    // A watcher that is closed ends each job.
     let mut watcher = Watcher::simulated(&sim);
     watcher.submit(job()).unwrap();
     watcher.close();

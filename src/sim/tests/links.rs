@@ -1,4 +1,5 @@
-//! Hosts, links and cuts: what is sent arrives later, in its order, or waits; and faults of places.
+//! Hosts, links and cuts: bytes arrive later, in their order, or wait. Also the faults of an
+//! address.
 
 use super::*;
 use crate::address::Address;
@@ -43,7 +44,8 @@ impl Two {
         (client, server.unwrap())
     }
 
-    /// Runs until `count` bytes were read, at either end: the time that it took, and the bytes.
+    /// Runs until `count` bytes were read, at either end. Returns the time that this took, and the
+    /// bytes.
     fn read(&mut self, count: usize) -> (Duration, Vec<u8>) {
         let start = self.sim.now();
         let mut heard = Vec::new();
@@ -60,7 +62,7 @@ impl Two {
         (self.sim.now() - start, heard.unwrap())
     }
 
-    /// Runs until nothing can happen: what has ended, by its token.
+    /// Runs until no event is left. Returns the completions.
     fn settle(&mut self) -> Vec<Completion> {
         let mut ended = Vec::new();
         let all = &mut [&mut self.server, &mut self.client];
@@ -161,7 +163,7 @@ fn a_link_carries_so_many_bytes_a_second() {
     assert_eq!(heard, bytes);
 }
 
-/// What is on its way arrives as it would have, also when it is due already.
+/// A change of the link does not affect bytes in flight, not even those that are due already.
 #[test]
 fn a_slower_link_does_not_delay_what_is_on_its_way() {
     for late in [false, true] {
@@ -320,7 +322,7 @@ fn faults_happen_at_their_address() {
     assert!(two.read(bytes.len()).1 == bytes);
     assert!(two.sim.injected_at(at).total() > 0);
     assert_eq!(two.sim.injected(), two.sim.injected_at(at));
-    // Another port of the host, and what has nothing to do with it.
+    // Another port of the host has the faults of every port, and a pair of sockets has none.
     two.server.listen((SERVER, 81)).unwrap();
     two.client.submit(Op::connect((SERVER, 81))).unwrap();
     let refused = wait_one(&mut two.client).error_kind();
@@ -333,7 +335,7 @@ fn faults_happen_at_their_address() {
     write(&mut two.client, a, "undisturbed");
     assert_eq!(read(&mut two.client, b).unwrap(), b"undisturbed");
     assert_eq!(two.sim.injected(), before);
-    // Those of a place hold for the connections that there are.
+    // The faults of an address also happen to existing connections.
     two.sim.set_faults_at(at, Faults { reset: 1.0, ..Faults::none() });
     two.client.submit(Op::write(client, "lost")).unwrap();
     let reset = wait_one(&mut two.client).error_kind();

@@ -1,4 +1,4 @@
-//! Reuse of the places of sockets and watchers while events of the old owner are under way.
+//! Reuse of the slots of sockets and watchers while events of the old owner are under way.
 
 use std::io::IoSlice;
 

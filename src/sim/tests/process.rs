@@ -136,7 +136,8 @@ fn what_cannot_be_handled_cannot_be_raised() {
     Sim::new(1).raise(libc::SIGSEGV);
 }
 
-/// A number that is no signal would say that the child has ended well, or is stopped.
+/// A status made of a number that is no signal would say that the child has ended well, or is
+/// stopped.
 #[test]
 fn only_a_signal_kills() {
     let sim = Sim::new(1);
@@ -146,6 +147,6 @@ fn only_a_signal_kills() {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| sim.kill(pid, signal)));
         assert!(killed.is_err(), "{signal} is no signal: {killed:?}");
     }
-    // None that a handler could take, but it ends a process.
+    // No handler can take signal 9, but the signal ends a process.
     assert!(sim.kill(pid, 9), "it runs still");
 }

@@ -1,4 +1,4 @@
-//! A kernel that takes over reads and writes, and answers what the test says.
+//! A kernel that takes over reads and writes, and gives the answers that the test plans.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -20,7 +20,7 @@ use crate::source::SourceKind;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::target::Target;
 
-/// What the test says, and what the kernel was asked for.
+/// The answers that the test has planned, and the operations that the kernel was asked for.
 #[derive(Default)]
 struct Script {
     /// The answers of the next `select`.
@@ -165,8 +165,8 @@ impl Bench {
     }
 }
 
-/// Bytes of a multishot read are lost, and the kernel still has the read: it ends with `EIO` when
-/// the kernel has answered for the last time. It ended as cancelled.
+/// Bytes of a multishot read are lost, and the kernel still has the read. The read ends with `EIO`
+/// when the kernel has answered for the last time. It ended as cancelled before the fix.
 #[test]
 fn lost_bytes_of_a_multishot_read_are_an_error() {
     let mut bench = Bench::new();
@@ -177,8 +177,8 @@ fn lost_bytes_of_a_multishot_read_are_an_error() {
     assert_eq!(bench.ends(), [(1, Some(ErrorKind::Os(libc::EIO)))]);
 }
 
-/// A read that was told to end ends with the kernel's next answer, whatever the kernel lacks. When
-/// memory was short, it went on and did not end.
+/// A read that was told to end ends with the kernel's next answer, even if the kernel reports a
+/// shortage. When memory was short, the read went on and did not end.
 #[test]
 fn a_cancelled_read_ends_when_the_kernel_lacks_memory() {
     for errno in [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN, libc::EINTR, libc::ECANCELED] {
@@ -191,8 +191,9 @@ fn a_cancelled_read_ends_when_the_kernel_lacks_memory() {
     }
 }
 
-/// The socket is full, and the kernel refuses to watch it: the writes fail, and one that was told
-/// to end ends as it was told. The loop never came back from that one.
+/// The socket is full, and the kernel refuses to watch it: the writes fail, and a write that was
+/// told to end ends for the reason that it was told. Before the fix, the loop never came back from
+/// ending that write.
 #[test]
 fn a_cancelled_write_ends_when_a_registration_fails() {
     let mut bench = Bench::new();

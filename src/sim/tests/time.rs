@@ -88,7 +88,7 @@ fn attempts_to_connect_are_a_delay_apart() {
         let backlog = ListenOptions::default().backlog(0);
         let silent = ([10, 0, 0, 1], 80);
         watcher.listen_with(silent, backlog).unwrap();
-        // The only place in the backlog.
+        // This connect takes the only slot in the backlog.
         watcher.submit(Op::connect(silent)).unwrap();
         let [c] = wait(&mut watcher).try_into().expect("one completion");
         let _client = c.result.unwrap();

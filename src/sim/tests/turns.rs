@@ -1,4 +1,4 @@
-//! Several watchers that take turns; notes and numbers; what is said when nothing can happen.
+//! Several watchers that take turns; notes and random numbers; the error when no event is left.
 
 use super::*;
 use crate::error::Reason;
@@ -115,7 +115,7 @@ fn a_run_ends_with_an_error_a_stranger_or_when_all_are_closed() {
     let error = sim.run::<()>(&mut [&mut a, &mut stranger], |_, _, _| Ok(None)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("watcher 1"), "{error}");
-    // A closed one delivers what it has, and keeps no other from running.
+    // A closed watcher delivers its completions, and does not keep others from running.
     a.submit(Op::timer(HOUR)).unwrap();
     b.submit(Op::timer(Duration::from_secs(1))).unwrap();
     a.close();
@@ -127,7 +127,7 @@ fn a_run_ends_with_an_error_a_stranger_or_when_all_are_closed() {
     });
     assert_eq!(Reason::of(&error.unwrap_err()), Some(Reason::Closed));
     assert_eq!(ends, [(0, Some(ErrorKind::Closed)), (1, None)]);
-    // None to wait for.
+    // There is no watcher to wait for.
     let error = sim.run::<()>(&mut [], |_, _, _| Ok(None)).unwrap_err();
     assert_eq!(Reason::of(&error), Some(Reason::Closed));
 }
