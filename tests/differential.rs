@@ -1,12 +1,12 @@
-//! One random program on every kernel: what its sources see must be the same.
+//! One random program on every kernel: its sources must see the same results on each.
 //!
 //! The programs are deterministic by construction (exchanges in lock-step, half-closes, cancels of
 //! idle reads, deadlines against silent peers, work on files that does not touch the same bytes,
 //! jobs, threads with sources of their own …). So every kernel gives the same trace as a simulation
-//! that behaves: the selectors, io_uring, and simulations that tear, delay and interrupt. What is
-//! left to chance is not in the trace: the step checks it.
+//! without faults: the selectors, io_uring, and simulations whose faults tear, delay and interrupt.
+//! Results that are left to chance are not in the trace. The step checks them itself.
 //!
-//! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
+//! A failure prints the values of `WINDLASS_SEED` and `WINDLASS_PROGRAMS` that repeat it.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
 use std::cell::RefCell;
@@ -37,7 +37,7 @@ use differential::steps::{Trace, Turn, turn};
 use programs::random;
 use worlds::{Completed, Network, Poll, Real, Virtual, World};
 
-/// The programs are worth something only if all of this happens in them.
+/// The random programs test enough only if each of these cases happens in them.
 const HAPPENS: [&str; 34] = [
     "Read",
     "ReadInto",
@@ -75,7 +75,7 @@ const HAPPENS: [&str; 34] = [
     "Write, of another thread",
 ];
 
-/// And this, of threads that submit while the loop waits.
+/// These cases, too, with threads that submit while the loop waits.
 const HAPPENS_ELSEWHERE: [&str; 9] = [
     "write_at, by a submitter",
     "write_at, of another thread",
@@ -97,7 +97,7 @@ fn run<W: World>(network: &Network, turns: &[Turn]) -> (Trace, Counts) {
     rig.finish()
 }
 
-/// Runs programs on a kernel with each of these faults, and on a simulation that behaves.
+/// Runs programs on a kernel with each of these faults, and on a simulation without faults.
 fn compare<W: World>(name: &str, faults: &[Faults]) {
     let program = (any::<u64>(), prop::collection::vec(turn(), 1..20));
     let all = RefCell::new(Counts::default());

@@ -2,11 +2,11 @@
 //!
 //! A program is a list of steps: submissions of every kind, cancels, deadlines, aborts, waits,
 //! leases that are held and dropped, files, jobs, calls of other threads. The model knows no
-//! kernel: it remembers what was accepted, and says of every completion whether it may be. At the
-//! end both sides of every connection are compared byte by byte, and so is every file with what the
-//! completions say of it. Descriptors are counted.
+//! kernel: it remembers which operations were accepted, and checks that every completion is one
+//! that the contract allows. At the end the test compares both sides of every connection byte by
+//! byte, and every file with what the completions say of it. It also counts the open descriptors.
 //!
-//! `WINDLASS_SEED` and `WINDLASS_PROGRAMS` repeat a failure, which names them.
+//! A failure prints the values of `WINDLASS_SEED` and `WINDLASS_PROGRAMS` that repeat it.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ use worlds::{Completed, Network, Virtual, World, alone, descriptors};
 /// The most steps of a program.
 const STEPS: usize = 120;
 
-/// Runs a program; answers how often what has happened, and which faults were injected.
+/// Runs a program. Returns how often each case has happened, and which faults were injected.
 fn run<W: World>(case: &Case) -> (Counts, Vec<(&'static str, u64)>) {
     let mut model = Model::<W>::new(case);
     assert_eq!(model.watcher.explain().driver, W::NAME);
@@ -99,7 +99,7 @@ fn descriptors_of<W: World>() -> usize {
     if W::NAME == "sim" { 0 } else { descriptors() }
 }
 
-/// The programs are worth something only if all of this happens in them.
+/// The random programs test enough only if each of these cases happens in them.
 const HAPPENS: [&str; 41] = [
     "Read Done",
     "Read Nothing",
@@ -144,7 +144,7 @@ const HAPPENS: [&str; 41] = [
     "streams compared in part",
 ];
 
-/// And this, with files and jobs.
+/// These cases, too, in programs with files and jobs.
 const HAPPENS_IN_FILES: [&str; 13] = [
     "ReadAt Done",
     "ReadAt Nothing",
@@ -161,7 +161,7 @@ const HAPPENS_IN_FILES: [&str; 13] = [
     "files compared",
 ];
 
-/// And this, with threads that submit while the loop waits.
+/// These cases, too, in programs with threads that submit while the loop waits.
 const HAPPENS_TOGETHER: [&str; 8] = [
     "threads together",
     "cancelled together",

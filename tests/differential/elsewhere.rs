@@ -14,7 +14,7 @@ use crate::worlds::World;
 /// How long a thread waits for room in the queue, and a simulation for a thread.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a thread does in a round, on sources that no other thread has.
+/// The operations of a thread in a round, on sources that no other thread uses.
 const ROUND: [OpCode; 5] =
     [OpCode::Write, OpCode::Timer, OpCode::Task, OpCode::WriteAt, OpCode::Read];
 
@@ -49,7 +49,7 @@ impl Work {
                 let ticket = accepted.unwrap_or_else(|refused| panic!("{code:?}: {refused}"));
                 tickets.push(ticket);
                 if code == OpCode::Read {
-                    // Nothing comes, so it ends by its cancel.
+                    // No bytes come, so the cancel ends the read.
                     self.submitter.cancel(ticket).expect("room");
                 }
             }

@@ -1,7 +1,7 @@
 //! Steps on files.
 //!
-//! Space that is reserved (`Op::allocate`) is not among them: not every file system can. Nor is
-//! what a simulation has not: directories, links by name, copies.
+//! No step allocates space (`Op::allocate`), because not every file system can. Nor does a step use
+//! what a simulation lacks: directories, symbolic links, copies.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A program on one kernel: what it submits, and what is seen of it.
+//! A program on one kernel: what it submits, and the trace of its results.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::worlds::{Network, World};
 
 /// Connections of a program: half of them over a listener.
 pub const CONNECTIONS: usize = 4;
-/// The seat of what is left to chance.
+/// The seat of operations whose results are left to chance.
 pub const SETUP: Seat = (-1, 0, "setup");
 
 pub struct Rig<W: World> {
@@ -24,9 +24,9 @@ pub struct Rig<W: World> {
     /// Connections: both sources, and for each direction whether it is open.
     pub pairs: Vec<([Source; 2], [bool; 2])>,
     pub files: Vec<Open>,
-    /// What operations are seen at: where, and what they do.
+    /// The seat and the code of each operation in flight.
     pub seats: BTreeMap<Ticket, (Seat, OpCode)>,
-    /// The same of what other threads submit, by token: they get the tickets.
+    /// The same for operations of other threads, by token, because those threads get the tickets.
     pub planned: BTreeMap<u64, (Seat, OpCode)>,
     ended: BTreeMap<Ticket, Vec<Completion>>,
     pub trace: Trace,

@@ -1,4 +1,4 @@
-//! Random programs: their steps, and what is seen of them.
+//! The steps of random programs, and the entries of a trace.
 
 use std::collections::BTreeMap;
 
@@ -257,11 +257,11 @@ pub enum Seen {
     Contents(Option<(usize, u64)>),
 }
 
-/// Where an operation is seen: a connection and a side of it (`-1` for what has none), and the
-/// direction.
+/// Where the trace lists an operation: its connection (`-1` if it has none), the side of the
+/// connection, and the direction.
 pub type Seat = (i32, usize, &'static str);
 
-/// What is seen, in its order at each place.
+/// What a program sees: for each seat the observations, in their order.
 pub type Trace = BTreeMap<Seat, Vec<Seen>>;
 
 fn stream() -> impl Strategy<Value = StreamStep> {

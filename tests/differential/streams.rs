@@ -318,7 +318,8 @@ impl<W: World> Rig<W> {
         assert!(end.bytes() > 0 && end.bytes() < huge.len());
         self.see(pair, side, "writes", Seen::Some { code: OpCode::Write, how: kind });
         self.end_all(others);
-        // What goes on is exactly what was claimed, then what is written next.
+        // The peer receives exactly the bytes that the completion has claimed, and then those of
+        // the next write.
         let next = self.submit(pair, side, |source| Op::write(source, "next"));
         let shut = self.submit(pair, side, Op::shutdown);
         self.pairs[pair].1 = [false; 2];

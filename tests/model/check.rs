@@ -10,7 +10,7 @@ use super::state::*;
 use super::steps::Keep;
 use crate::worlds::World;
 
-/// The end of what the kernel has lost the answer of.
+/// The end of an operation whose answer the kernel has lost.
 const LOST: End = End::Failed(ErrorKind::Os(libc::EIO));
 /// The errnos that a broken connection may report.
 const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
@@ -71,7 +71,7 @@ impl<W: World> Model<W> {
         count
     }
 
-    /// What becomes of a batch.
+    /// Keeps or drops a batch of completions, as `keep` says.
     pub fn keep(&mut self, mut done: Completions, keep: Keep) {
         match keep {
             Keep::Take => {
@@ -108,11 +108,12 @@ impl<W: World> Model<W> {
         }
         self.check_queued_bytes();
         let counters = self.watcher.counters();
-        // Quiet writes that have ended, though it is not known yet which ones.
+        // The number of quiet writes that have ended, though the model does not know yet which
+        // ones.
         let unsettled = counters.quiet_done - self.quiet_done;
         assert_eq!(counters.in_flight + unsettled, in_flight, "operations in flight");
         let sources = self.ports.iter().filter(|port| !port.aborted).count() as u64;
-        // What closes a file on a thread has taken its source away.
+        // A thread that closes a file has taken the source out of the table already.
         let closes = |port: &Port| port.file.is_some() && !port.aborted;
         let closing =
             (0..self.ports.len()).filter(|&at| closes(&self.ports[at]) && self.is_closing(at));
@@ -125,8 +126,8 @@ impl<W: World> Model<W> {
         assert_eq!(counters.completed, self.delivered, "completed");
     }
 
-    /// Nothing goes wrong, nothing is left to be told, so nothing that is pending could go on. The
-    /// batch, if it is not empty, may hold leases.
+    /// Without faults, and if nothing is left to be delivered, no pending operation could go on. A
+    /// batch that is not empty may hold leases.
     fn check_quiet(&self, batch_is_empty: bool) {
         let leases = self.pending().any(|op| self.ops[op].lease);
         let held = !self.held.is_empty() || !self.unique.is_empty();
@@ -308,7 +309,8 @@ impl<W: World> Model<W> {
         }
     }
 
-    /// Whether an operation may end this way, and whether what it says of bytes can be.
+    /// Checks that an operation may end this way, and that the number of bytes in its completion is
+    /// possible.
     fn check_end(&self, index: usize, c: &Completion, end: End, now: Instant) {
         let record = &self.ops[index];
         let error_of = |kind| end == End::Failed(kind);
@@ -396,7 +398,7 @@ impl<W: World> Model<W> {
         assert!(has_cause, "without a cause: {c:?}; {record:?}");
     }
 
-    /// Whether there may be an end of the file.
+    /// Whether a read of this port may meet the end of the file.
     fn may_be_over(&self, port: usize) -> bool {
         let asked = self.peer(port).is_some_and(|peer| self.ports[peer].shut_asked);
         asked || self.is_disturbed(port)
@@ -455,7 +457,7 @@ impl<W: World> Model<W> {
         self.limits.sources < 1000
     }
 
-    /// The memory that was moved in comes back.
+    /// The memory that was moved into the operation comes back.
     fn check_memory(&self, index: usize, c: &Completion) {
         let record = &self.ops[index];
         let back = match &c.result {
@@ -483,13 +485,14 @@ impl<W: World> Model<W> {
             | OpCode::WriteAt => {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }
-            // What it says when it panics.
+            // A job that panics returns the message of the panic.
             OpCode::Task => {}
             _ => assert!(back.is_empty()),
         }
     }
 
-    /// What ends done, at the end of the file, or in an error of the system does so in order.
+    /// Operations that end as done, at the end of the file, or in an error of the system end in
+    /// order.
     fn check_order(&mut self, index: usize, end: End) {
         let record = &self.ops[index];
         if record.code == OpCode::Timer && end == End::Done {

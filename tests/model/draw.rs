@@ -1,4 +1,4 @@
-//! How random programs are drawn.
+//! The strategies that draw random programs and their settings.
 
 use proptest::prelude::*;
 use windlass::sim::Faults;

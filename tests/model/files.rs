@@ -1,8 +1,8 @@
-//! Files and jobs: what they may answer, and what the files hold.
+//! Files and jobs: the results that they may have, and the bytes that the files hold.
 //!
-//! Operations on one file have no order, so no two writes in flight overlap, and none is in flight
-//! beside a change of the length. A read sees of each byte what it was at one moment between its
-//! submission and its completion.
+//! Operations on one file have no order. So no two writes in flight overlap, and no write is in
+//! flight together with a change of the length. A read sees each byte as it was at some moment
+//! between the submission and the completion of the read.
 
 use std::time::{Duration, Instant};
 
@@ -49,13 +49,14 @@ pub enum Work {
     Job(Job),
 }
 
-/// What is known of a file.
+/// What the model knows of a file.
 #[derive(Debug)]
 pub struct Disk {
     /// Its bytes, zeroes behind its end.
     bytes: Vec<u8>,
     len: usize,
-    /// What stood where, and how long it was, since the first read in flight was submitted.
+    /// Earlier bytes of the file, and earlier lengths, since the first read in flight was
+    /// submitted.
     past: Vec<(usize, Vec<u8>)>,
     lens: Vec<usize>,
     /// Writes whose answers were lost.

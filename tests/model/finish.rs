@@ -1,4 +1,5 @@
-//! The end of a program: everything is brought to its end, and both sides are compared.
+//! The end of a program: the model ends every operation, and compares both sides of the
+//! connections.
 
 use windlass::driver::OpCode;
 
@@ -10,7 +11,7 @@ use crate::worlds::World;
 const PLAIN: How = How { due: Due::Never, remote: false, quiet: false };
 
 impl<W: World> Model<W> {
-    /// Waits until `over` holds; what does not come about within the bound never will.
+    /// Waits until `over` holds. If that takes longer than the bound, it will never hold.
     fn until(&mut self, what: &str, over: impl Fn(&Model<W>) -> bool) {
         for _ in 0..100_000 {
             if over(self) {
@@ -116,7 +117,7 @@ impl<W: World> Model<W> {
         list.iter().any(|&op| self.ops[op].ended.is_none())
     }
 
-    /// The received bytes are the sent bytes.
+    /// Checks that the received bytes are the sent bytes.
     pub fn check_streams(&mut self) {
         for stream in 0..self.streams.len() {
             for side in 0..2 {
@@ -157,7 +158,8 @@ impl<W: World> Model<W> {
         reads.flat_map(|&op| self.ops[op].data.iter().copied()).collect()
     }
 
-    /// The watcher is closed: everything is delivered, then it says so, again and again.
+    /// Checks a closed watcher: it delivers everything, and then every wait reports that it is
+    /// closed.
     pub fn drain_closed(&mut self) {
         while self.wait(None, Keep::Take) > 0 || self.is_at_work() {
             if self.is_at_work() {

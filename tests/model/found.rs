@@ -1,4 +1,4 @@
-//! What random programs have found, each as a small program of its own.
+//! Defects that random programs have found, each as a small program of its own.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ pub fn a_shutdown_needs_no_room<W: World>() {
     }
 }
 
-/// Drains stand beside the polls of a source and were taken for such.
+/// Drains stand in the list of the polls of a source, and the driver took them for polls.
 pub fn a_drain_is_not_a_poll<W: World>() {
     let mut small = Small::<W>::new(64);
     let end = small.ends[0];
@@ -117,8 +117,8 @@ pub fn a_drain_is_not_a_poll<W: World>() {
     assert_eq!(small.end().error_kind(), Some(ErrorKind::Cancelled));
 }
 
-/// A write that is out in part goes beyond the limit of the table; what came from elsewhere then
-/// met a full table although it had its place, which was vacated twice.
+/// A write that is out in part may exceed the limit of the table. Then another thread's operation
+/// was refused because the table was full, although it had its slot. That slot was vacated twice.
 pub fn a_reserved_place_is_not_refused<W: World>() {
     const LIMIT: u32 = 16;
     let mut small = Small::<W>::new(LIMIT);

@@ -6,8 +6,9 @@ use super::state::*;
 use crate::worlds::World;
 
 impl<W: World> Model<W> {
-    /// Everything that ended was delivered. Finds the quiet writes that have succeeded: writes end
-    /// in their order, so what is queued on a source are the last ones of those not ended.
+    /// Call this when all completions were delivered. Finds the quiet writes that have succeeded:
+    /// writes end in their order, so the writes that are still queued on a source are its last
+    /// ones.
     pub fn settle_quiet(&mut self) {
         let mut unsure: Vec<usize> = Vec::new();
         for port in 0..self.ports.len() {
@@ -52,7 +53,7 @@ impl<W: World> Model<W> {
                 self.settle(op);
             }
         }
-        // If only some of them have ended, it is unknown which.
+        // If only some of these writes have ended, the model cannot know which.
         let unsettled = self.watcher.counters().quiet_done - self.quiet_done;
         assert!(unsettled == 0 || in_flight > others, "{unsettled} more have ended");
     }

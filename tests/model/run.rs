@@ -1,4 +1,4 @@
-//! Steps: the calls of the program, and their possible answers.
+//! Runs the steps of a program: its calls, and the answers that they may have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -281,8 +281,8 @@ impl<W: World> Model<W> {
         }
     }
 
-    /// Whether an aborted source may keep its place: until a late cancel is answered, or the work
-    /// on a file has ended.
+    /// Whether an aborted source may keep its slot: until a late cancel is answered, or the work on
+    /// its file has ended.
     pub fn may_linger(&self) -> bool {
         !self.slack.is_zero() || self.is_at_work()
     }

@@ -1,5 +1,5 @@
-//! What the model knows: operations, ends of connections, connections, and what was requested from
-//! elsewhere and not yet taken by the loop.
+//! What the model knows: operations, ends of connections, connections, and the requests of other
+//! threads that the loop has not taken yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -58,10 +58,11 @@ pub struct Record {
     /// It makes no completion if it succeeds; unless a cancel of it was accepted.
     pub quiet: bool,
     pub must_answer: bool,
-    /// It came through the queue of other threads, and waits there still.
+    /// Another thread has submitted the operation.
     pub remote: bool,
+    /// The operation is still in the queue of other threads' requests.
     pub queued: bool,
-    /// Where it stands among the operations of its source.
+    /// The position of the operation among those of its source.
     pub place: u64,
     /// The bytes that it writes, and whether they are a lease.
     pub payload: Vec<u8>,
@@ -77,9 +78,9 @@ pub struct Record {
     pub work: Option<Work>,
     /// Where its memory is, and how much.
     pub memory: Vec<Memory>,
-    /// No completion may say that it expired before this.
+    /// The operation must not expire before this time.
     pub due: Option<Instant>,
-    /// And none may say it later than a wait that started after this.
+    /// A wait that starts after this time must report that the operation has expired.
     pub overdue: Option<Instant>,
     pub timeout: Option<Duration>,
     /// The number of the call that accepted it, and of the one that asked for its end.
@@ -215,7 +216,7 @@ pub struct Model<W: World> {
     pub world: W,
     pub watcher: Watcher<W::Driver>,
     pub limits: Limits,
-    /// Nothing goes wrong.
+    /// The kernel injects no faults.
     pub calm: bool,
     /// Connections can break by themselves.
     pub resets: bool,

@@ -1,4 +1,4 @@
-//! Random programs: their steps.
+//! The steps of random programs, and the settings that they run with.
 
 use windlass::{Builder, Watcher};
 
@@ -26,7 +26,7 @@ pub struct Limits {
     pub source_bytes: usize,
     pub turn_bytes: usize,
     pub events: usize,
-    /// Ways of the ring that this kernel would not take, or would.
+    /// Quirks of the ring that override those of this kernel.
     pub quirks: &'static str,
     pub jobs: usize,
     pub threads: usize,

@@ -244,7 +244,7 @@ impl<W: World> Model<W> {
         Some(index)
     }
 
-    /// What is refused comes back as it was.
+    /// Checks that a refused operation comes back unchanged.
     fn check_rejected(&mut self, rejected: &Rejected<Op>, record: &Record) {
         let (back, reason) = (&rejected.value, rejected.reason);
         assert_eq!(back.code(), record.code, "another operation came back");
@@ -254,7 +254,7 @@ impl<W: World> Model<W> {
         self.count(format!("refused {reason:?}"));
     }
 
-    /// Every refusal has its reason.
+    /// Checks that the model knows a cause for the reason of a refusal.
     fn check_refusal(&mut self, reason: Reason, code: OpCode, port: Option<usize>, remote: bool) {
         let counters = self.watcher.counters();
         let limits = &self.limits;

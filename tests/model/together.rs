@@ -1,8 +1,8 @@
 //! Threads that submit while the loop waits.
 //!
-//! In which order they come is left to chance. So each thread has a source of its own, or none. The
-//! model takes in what was submitted when all threads are done: then it knows each ticket, and the
-//! order for each source. What has completed meanwhile is checked after that.
+//! The order of their requests is left to chance. So each thread has a source of its own, or none.
+//! When all threads are done, the model takes in what they have submitted: then it knows each
+//! ticket, and the order for each source. After that it checks the completions that came meanwhile.
 
 use std::time::Duration;
 
