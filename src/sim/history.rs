@@ -138,9 +138,9 @@ impl Sim {
     }
 
     /// The last steps, a line each: the seconds since the start, the watcher, the call, the
-    /// socket's addresses, the answer. When a watcher is made, it gets the lowest free number from
-    /// 1. Clones of the simulation take numbers, too, and so do those that [`at`](Sim::at) makes.
-    /// Most lines have an answer: a number of bytes, or an errno.
+    /// socket's addresses, the answer. Most lines have an answer: a number of bytes, or an errno. A
+    /// new watcher gets the lowest free number; the numbers begin with 1. Clones of the simulation
+    /// take numbers, too, and so do those that [`at`](Sim::at) makes.
     pub fn history(&self) -> String {
         let world = self.enter();
         let lines = world.history.lines.iter();
