@@ -292,6 +292,25 @@ impl<D: Driver> Program<D> {
         }
     }
 
+    fn set_idle_timeout(&mut self, source: Source, span: Option<Duration>) {
+        match self.watcher.set_idle_timeout(source, span) {
+            Ok(()) | Err(Reason::Stale | Reason::Os(_) | Reason::Full { .. }) => {}
+            Err(reason) => panic!("{reason:?}"),
+        }
+    }
+
+    /// Reads a source that gets no bytes, until `pass(LATE)` ends the read by its idle timeout. A
+    /// table that is full may refuse the read.
+    fn read_idle(&mut self, source: Source) {
+        self.set_idle_timeout(source, Some(Duration::from_millis(1)));
+        self.token += 1;
+        let token = self.token;
+        if let Ok(ticket) = self.watcher.submit(Op::read(source).token(token)) {
+            let (code, quiet) = (OpCode::Read, false);
+            self.enter(ticket, Accepted { code, source, token, quiet, len: 0, mark: 0 });
+        }
+    }
+
     /// A ticket that may have ended.
     fn ticket(&mut self) -> Option<Ticket> {
         let mut tickets: Vec<&Ticket> = self.open.keys().collect();
@@ -332,10 +351,7 @@ impl<D: Driver> Program<D> {
             14 => {
                 let (source, span) = (self.source(), self.span());
                 let span = (self.random.below(3) > 0).then_some(span);
-                match self.watcher.set_idle_timeout(source, span) {
-                    Ok(()) | Err(Reason::Stale | Reason::Os(_) | Reason::Full { .. }) => {}
-                    Err(reason) => panic!("{reason:?}"),
-                }
+                self.set_idle_timeout(source, span);
             }
             15 => {
                 if self.sources.len() > 12 {
@@ -432,6 +448,7 @@ fn run<H: Harness>(seed: u64, steps: usize, small: bool) -> [u64; SEEN] {
         let (here, there) = b.pair();
         sources.extend([here, there]);
     }
+    let (idle, its_peer) = b.pair();
     let submitter = b.submitter();
     let Bench { watcher, .. } = b;
     let mut program = Program {
@@ -464,7 +481,11 @@ fn run<H: Harness>(seed: u64, steps: usize, small: bool) -> [u64; SEEN] {
     program.enter(ticket, accepted);
     for step in 0..steps {
         program.step();
-        if step == steps / 2 || H::NAME == "sim" && step % 50 == 0 {
+        if step == steps / 2 {
+            program.read_idle(idle);
+            program.pass(LATE);
+            program.sources.extend([idle, its_peer]);
+        } else if H::NAME == "sim" && step % 50 == 0 {
             program.pass(LATE);
         }
     }
