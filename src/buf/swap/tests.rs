@@ -601,6 +601,14 @@ fn leases_that_a_racing_thread_drops_keep_their_bytes() {
     assert!(shared.upgrade().is_none(), "S3: a chunk was not freed");
 }
 
+#[test]
+fn a_unique_lease_is_a_slice_that_can_be_written() {
+    let mut pool = Pool::new(4096, 1024, Arc::new(|| {}));
+    let mut lease = pool.copy(b"abc").expect("there is room");
+    AsMut::<[u8]>::as_mut(&mut lease)[1] = b'x';
+    assert_eq!(AsRef::<[u8]>::as_ref(&lease), b"axc");
+}
+
 /// A lease of nothing takes room: else one chunk would give out leases beyond number.
 #[test]
 fn empty_leases_use_a_chunk_up() {

@@ -326,6 +326,27 @@ fn what_is_cached_is_read_at_once() {
     }
 }
 
+/// What a socket sends is fetched by a thread first, so that the loop does not wait for the disk.
+#[cfg(target_os = "linux")]
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no page cache")]
+#[allow(unsafe_code)]
+fn what_is_fetched_is_in_the_page_cache() {
+    const LEN: usize = 300_000;
+    let dir = Dir::new();
+    let file = File::open(dir.file("f", &pattern(LEN))).unwrap();
+    file.sync_all().unwrap();
+    let fd = file.as_raw_fd();
+    // SAFETY: it uses no memory. The file leaves the page cache, unless it is in memory only.
+    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let Outcome { result, .. } = WorkItem::Fetch { fd, offset: 0, len: LEN }.run();
+    assert!(result.is_ok());
+    for at in (0..LEN as u64).step_by(4096) {
+        let read = fs::read_now(fd, Target::from_slice(&mut [0]), at);
+        assert!(read == 1 || read == -(libc::EOPNOTSUPP as isize), "byte {at}: {read}");
+    }
+}
+
 /// libuv: fs_async_sendfile.
 #[cfg(unix)]
 #[test]

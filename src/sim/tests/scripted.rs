@@ -212,3 +212,19 @@ fn a_cancelled_write_ends_when_a_registration_fails() {
     let full = Some(ErrorKind::Os(libc::ENOSPC));
     assert_eq!(bench.ends(), [(1, full), (2, Some(ErrorKind::Cancelled)), (3, full)]);
 }
+
+/// The kernel has no bytes for a read, and refuses to watch the socket: the read fails, and the
+/// source stays as usable as it was.
+#[test]
+fn a_source_is_usable_after_its_registration_failed() {
+    let mut bench = Bench::new();
+    for (read, write) in [(1, 2), (3, 4)] {
+        bench.watcher.submit(Op::read(bench.end).token(read)).unwrap();
+        bench.script.lock().unwrap().is_full = true;
+        bench.answer(false, -(libc::EAGAIN as isize), false);
+        assert_eq!(bench.ends(), [(read, Some(ErrorKind::Os(libc::ENOSPC)))]);
+        bench.script.lock().unwrap().is_full = false;
+        bench.watcher.submit(Op::write(bench.end, "x").token(write)).unwrap();
+        assert_eq!(bench.ends(), [(write, None)]);
+    }
+}

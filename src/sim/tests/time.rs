@@ -1,6 +1,7 @@
 //! Virtual time in the simulation.
 
 use super::*;
+use crate::config::Config;
 
 /// The timer of a program that always has work still fires, whether the program resubmits nops for
 /// ever or posts messages for ever. The same seed still gives the same run.
@@ -105,4 +106,37 @@ fn attempts_to_connect_are_a_delay_apart() {
     let two = Duration::from_millis(500);
     assert!(took >= two && took < two + Duration::from_millis(5), "{took:?}");
     assert_eq!(run(), (took, hash), "the same seed, another run");
+}
+
+/// A wait that takes one event leaves another one with the kernel. The idle timeout of that one's
+/// source has passed, but its bytes are there: the read gets them, whatever the order.
+#[test]
+fn bytes_whose_event_waits_win_over_an_idle_timeout() {
+    for bytes_first in [false, true] {
+        let sim = Sim::new(1);
+        let config = Config { events_per_wait: 1, ..Config::default() };
+        let mut watcher = Watcher::simulated_with(&sim, config);
+        let ends = [sim.pair(), sim.pair()]
+            .map(|(here, there)| (watcher.attach(here).unwrap(), watcher.attach(there).unwrap()));
+        let [(idle, to_idle), (other, to_other)] = ends;
+        watcher.set_idle_timeout(idle, Some(Duration::from_millis(10))).unwrap();
+        for (source, token) in [(idle, 1), (other, 2)] {
+            watcher.submit(Op::read(source).token(token)).unwrap();
+        }
+        let mut done = Completions::new();
+        assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+        sim.advance(Duration::from_secs(1));
+        let peers = if bytes_first { [to_idle, to_other] } else { [to_other, to_idle] };
+        for peer in peers {
+            watcher.submit(Op::write(peer, "x").token(3)).unwrap();
+        }
+        let mut left = 4;
+        while left > 0 {
+            for c in wait(&mut watcher) {
+                assert!(c.result.is_ok(), "{c:?}");
+                left -= 1;
+            }
+        }
+        assert_eq!(watcher.counters().idle_timeouts, 0);
+    }
 }
