@@ -92,6 +92,10 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         if code == OpCode::Close && !state.has(ABORTING) {
             state.flags &= !CLOSING;
+            if !state.has(WRITES) {
+                // The close may have waited for a read. No event tells the next write to begin.
+                state.flags |= WRITABLE;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::buf::Buf;
 use crate::error::Reason;
 use crate::file::OpenOptions;
 use crate::op::OpCode;
+use crate::source::Ticket;
 
 /// The faults that only such a kernel has.
 pub(super) const FAULTS: [&str; 6] =
@@ -259,4 +260,29 @@ fn a_close_waits_for_the_read_that_it_ends() {
     assert_eq!(write(&mut watcher, there, "still open"), None);
     assert_eq!(read(&mut watcher, here).unwrap(), b"still open");
     assert_eq!(sim.injected().late_cancel, 2);
+}
+
+/// A close that was cancelled while it waited for the end of a read leaves the source as it was:
+/// writes go out. They waited for ever.
+#[test]
+fn a_source_sends_after_a_cancelled_close() {
+    let ends: [fn(&mut Simulated, Ticket); 2] = [
+        |watcher, close| assert!(watcher.cancel(close)),
+        |watcher, close| watcher.reschedule(close, Duration::ZERO).unwrap(),
+    ];
+    for end in ends {
+        let sim = completing(1, Faults::none());
+        let mut watcher = watcher(&sim);
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        sim.set_faults(Faults { late_cancel: 1.0, latency: HOUR, ..Faults::none() });
+        watcher.submit(Op::read(here)).unwrap();
+        let close = watcher.submit(Op::close(here)).unwrap();
+        end(&mut watcher, close);
+        for _ in 0..2 {
+            assert!(wait_one(&mut watcher).error_kind().is_some());
+        }
+        assert_eq!(write(&mut watcher, here, "still open"), None);
+        assert_eq!(read(&mut watcher, there).unwrap(), b"still open");
+        assert_eq!(sim.injected().late_cancel, 1);
+    }
 }
