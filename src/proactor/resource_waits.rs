@@ -5,14 +5,14 @@
 //! resources for, never all: the others would only wait again. A queue holds names of sources; it
 //! skips a name whose source was aborted or waits no more.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::queued_leases::QueuedLeases;
 use super::shares::Shares;
 use crate::source::Source;
 
-/// A queue drops stale names when it has more than this, and more than twice as many names as there
-/// are sources.
+/// A queue drops stale names, and names that it has twice, when it has more names than this, and
+/// more than twice as many names as there are sources.
 const MOST_GONE: usize = 64;
 
 /// The queues of a driver.
@@ -100,11 +100,13 @@ impl WaitQueue {
         &mut self,
         source: Source,
         sources: u32,
-        waits: impl FnMut(&Source) -> bool,
+        mut waits: impl FnMut(&Source) -> bool,
     ) {
         self.resumed = 0;
         if self.names.len() > MOST_GONE + 2 * sources as usize {
-            self.names.retain(waits);
+            // A source may have ceased to wait, and wait again: it keeps its first place.
+            let mut kept = HashSet::new();
+            self.names.retain(|name| waits(name) && kept.insert(*name));
         }
         self.names.push_back(source);
     }
@@ -183,6 +185,11 @@ mod tests {
         let mut queue = WaitQueue::default();
         for i in 0..2_000 {
             queue.push(name(i), 10, |waiting| waiting.index() + 1 == i);
+            assert!(queue.names.len() <= MOST_GONE + 2 * 10 + 1);
+        }
+        // One source that waits now has waited before.
+        for _ in 0..2_000 {
+            queue.push(name(7), 10, |waiting| waiting.index() == 7);
             assert!(queue.names.len() <= MOST_GONE + 2 * 10 + 1);
         }
     }

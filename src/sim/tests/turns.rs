@@ -229,3 +229,34 @@ fn notes_are_in_the_hash() {
     assert_eq!(hashes.len(), all.len());
     assert_eq!(hash(&["elected", "3"]), hash(&["elected", "3"]));
 }
+
+/// A read that waits for memory is cancelled and submitted again, as often as the program likes:
+/// the queue of the sources that wait stays short. It had a name for each of these reads.
+#[test]
+fn reads_that_are_cancelled_leave_no_names_behind() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.set_patience(Duration::ZERO);
+        let config = Watcher::builder().buffer_size(4096).swap_limit(8192).config();
+        let mut watcher = Watcher::simulated_with(&sim, config);
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        let mut held = Vec::new();
+        for i in 1..=2 {
+            watcher.submit(Op::write(there, vec![7; 4096])).unwrap();
+            watcher.submit(Op::read(here)).unwrap();
+            while held.len() < 2 * i {
+                held.extend(wait(&mut watcher));
+            }
+        }
+        let mut most = 0;
+        for _ in 0..1000 {
+            let read = watcher.submit(Op::read(here)).unwrap();
+            watcher.try_wait(&mut Completions::new()).unwrap();
+            most = most.max(watcher.counters().waiting_sources);
+            assert!(watcher.cancel(read));
+            wait_one(&mut watcher);
+        }
+        assert!(most < 100, "{most} names of one source wait");
+    }
+}
