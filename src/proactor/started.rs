@@ -28,18 +28,18 @@ impl<K: Kernel> Proactor<K> {
     ///
     /// The loop itself reads bulk data, and writes it, one source after the other: the kernel would
     /// read from all sources before the program writes to the first, and their bytes would not fit
-    /// into the cache.
+    /// into the cache. Only if the loop has no swap buffer for a read, the kernel may have one.
     pub(super) fn begin_read(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let slot = state.reads.head;
-        let op = &mut self.ops[slot];
-        if !state.has(STREAM) || state.has(FULL) && !op.multishot {
+        let (op, pool) = (&mut self.ops[slot], &mut self.memory.pool);
+        let is_bulk = state.has(FULL) && !op.multishot;
+        if !state.has(STREAM) || is_bulk && (op.code != OpCode::Read || pool.available(false) > 0) {
             return false;
         }
         let key = state.name(index).key();
         let repeats = op.multishot && self.kernel.repeats(state.kind());
-        let Some(to) = kernel_target(op, self.memory.pool.is_scarce()) else { return false };
-        let pool = &mut self.memory.pool;
+        let Some(to) = kernel_target(op, pool.is_scarce()) else { return false };
         // SAFETY: K1: the operation keeps its slot and its buffer until its last answer.
         match unsafe { self.kernel.start_recv(state.fd, key, to, repeats, pool) } {
             Started::Yes => {

@@ -286,3 +286,36 @@ fn a_source_sends_after_a_cancelled_close() {
         assert_eq!(sim.injected().late_cancel, 1);
     }
 }
+
+/// The loop reads bulk data itself. If leases have all of its swap buffers, the kernel reads into
+/// the one that it holds. The read waited for a lease.
+#[test]
+fn bulk_data_goes_into_the_buffer_of_the_kernel() {
+    const CHUNK: usize = 32 << 10;
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.set_patience(Duration::ZERO);
+        sim.set_buffer(4 * CHUNK);
+        let builder = Watcher::builder().buffer_size(CHUNK as u32).swap_limit(2 * CHUNK);
+        let mut watcher = Watcher::simulated_with(&sim, builder.config());
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        let (idle, _other) = attach_pair(&mut watcher, &sim);
+        let next = |watcher: &mut Simulated| {
+            watcher.submit(Op::write(there, vec![7; CHUNK])).unwrap();
+            watcher.submit(Op::read(here).token(1)).unwrap();
+            loop {
+                let mut done = wait(watcher);
+                done.retain(|c| c.token == 1);
+                if let Some(c) = done.pop() {
+                    return c;
+                }
+            }
+        };
+        assert_eq!(next(&mut watcher).bytes(), CHUNK);
+        // The kernel keeps a swap buffer for this one.
+        watcher.submit(Op::read(idle)).unwrap();
+        let held = next(&mut watcher);
+        assert_eq!((held.bytes(), next(&mut watcher).bytes()), (CHUNK, CHUNK));
+    }
+}
