@@ -83,7 +83,8 @@ impl Scheduler {
     pub(super) fn next_bulk(&mut self, source_budget: usize, turn_budget: usize) -> Option<Bulk> {
         let source = self.bulk.pop_front()?;
         // Bulk data brings the next `select` closer, because other sources may have events.
-        self.completions_since_select += turn_budget / BULK_BYTES;
+        let bulk = turn_budget / BULK_BYTES;
+        self.completions_since_select = self.completions_since_select.saturating_add(bulk);
         if self.current_bulk.0 != source.index() || self.current_bulk.1 == 0 {
             self.current_bulk = (source.index(), source_budget);
         }
@@ -117,7 +118,8 @@ impl Scheduler {
     /// A turn delivers `completions` without a `select`.
     #[inline]
     pub(super) fn note_delivery(&mut self, completions: usize) {
-        self.completions_since_select += completions.max(1);
+        let count = completions.max(1);
+        self.completions_since_select = self.completions_since_select.saturating_add(count);
     }
 
     /// Forgets every source.
@@ -133,4 +135,27 @@ impl Scheduler {
 pub(super) struct Bulk {
     pub(super) source: Source,
     pub(super) share: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A turn without a limit for its bytes runs any number of sources with bulk data. Their count
+    /// towards the next `select` overflowed.
+    #[test]
+    fn a_turn_without_a_limit_runs_all_bulk() {
+        let most = isize::MAX as usize;
+        let mut sched = Scheduler::new(most);
+        let mut state = SourceState::default();
+        for index in 0..20_000 {
+            state.flags = FULL;
+            sched.enqueue(index, &mut state);
+        }
+        let ran = std::iter::from_fn(|| sched.next_bulk(most, most)).count();
+        assert_eq!(ran, 20_000);
+        assert!(sched.select_is_due());
+        sched.note_delivery(1);
+        assert!(sched.select_is_due());
+    }
 }
