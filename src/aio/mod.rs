@@ -98,8 +98,8 @@ const MOST_DEPTH: u32 = 1 << 20;
 /// eventfd, so that a level-triggered wait does not spin. The eventfd may be readable without a
 /// completion; with one, it is readable.
 ///
-/// While the kernel has 8 requests or more, `submit` holds requests back and submits up to 16 with
-/// one system call. The next `complete` submits the rest.
+/// While the kernel has requests, `submit` holds others back, until there are twice as many: it
+/// submits these with one system call. The next `complete` submits the rest.
 ///
 /// # Cancel, drop, fork
 ///
