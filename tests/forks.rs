@@ -514,6 +514,8 @@ fn a_child_of_a_simulation_begins_anew() {
             let mut b = Bench::new(Watcher::simulated(&sim), Epoll::address());
             let (here, there) = b.pair();
             let file = b.open_file("a", OpenOptions::new().read(true));
+            let other = b.open_file("a", OpenOptions::new().read(true));
+            let closing = b.submit(Op::close(other));
             let read = b.submit(Op::read(here));
             let begun = b.submit(Op::read_at(file, room(5), 0));
             let mut both = Some(b);
@@ -522,6 +524,8 @@ fn a_child_of_a_simulation_begins_anew() {
                 b.watcher.reinit_after_fork().unwrap();
                 expect_unmoved(b.end(read), ErrorKind::Forked);
                 expect_unmoved(b.end(begun), ErrorKind::Forked);
+                // Its completion is a close's, although the parent was closing the file by a task.
+                expect_unmoved(b.end(closing), ErrorKind::Forked);
                 assert_eq!(b.read_at(file, 5, 0), b"bytes");
                 b.expect_alive(here, there);
                 b.expect_all_ended();
@@ -529,6 +533,7 @@ fn a_child_of_a_simulation_begins_anew() {
             .end();
             let mut b = both.take().expect("it is the child's that is gone");
             assert_eq!(&*expect_read(b.end(begun)), b"bytes");
+            expect_closed(b.end(closing));
             b.write(there, "x");
             assert_eq!(&*expect_read(b.end(read)), b"x");
             b.expect_all_ended();

@@ -87,7 +87,7 @@ impl<K: Kernel> Proactor<K> {
         if self.ops[slot].code.family() == Family::Connect && self.ops[slot].count != 0 {
             return self.fail_connect(slot, kind);
         }
-        let ticket = self.ticket(slot);
+        let (ticket, told_code) = (self.ticket(slot), self.told_code(slot));
         self.unlink(slot);
         let op = &mut self.ops[slot];
         let (index, code, token, moved) = (op.source, op.code, op.token, op.moved);
@@ -102,7 +102,7 @@ impl<K: Kernel> Proactor<K> {
         self.memory.keep_address(address);
         let source = if code.names_no_source() { Source::NONE } else { self.sources.name(index) };
         let error = Error::new(kind, moved, buf);
-        self.outbox.push(code, source, ticket, token, Err(error));
+        self.outbox.push(told_code, source, ticket, token, Err(error));
         if code.queues() {
             self.unqueue(index, unsent);
         }

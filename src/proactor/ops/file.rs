@@ -417,6 +417,15 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, Err(Error::new(kind, moved, buf)), is_late);
     }
 
+    /// The code that the completion of an operation has. (A task of a thread closes a file: see
+    /// `close_file`.)
+    pub(in crate::proactor) fn told_code(&self, slot: u32) -> OpCode {
+        let op = &self.ops[slot];
+        let is_task = op.code.family() == Family::Task;
+        let closes = is_task && op.source != NIL && self.sources[op.source].fd < 0;
+        if closes { OpCode::Close } else { op.code }
+    }
+
     /// Delivers the result of work on a file, or of a task.
     pub(in crate::proactor) fn finish_file(
         &mut self,
@@ -426,11 +435,8 @@ impl<K: Kernel> Proactor<K> {
     ) {
         let op = &mut self.ops[slot];
         op.in_flight = InFlight::No;
-        let (code, index, token) = (op.code, op.source, op.token);
-        // A thread closes the file: see `close_file`.
-        let closes = index != NIL && self.sources[index].fd < 0;
-        let code = if closes { OpCode::Close } else { code };
-        let ticket = self.ticket(slot);
+        let (index, token) = (op.source, op.token);
+        let (code, ticket) = (self.told_code(slot), self.ticket(slot));
         let source = self.sources.name(index);
         self.remove(slot);
         let done = Completion::new(code, source, ticket, token, result).with_late(is_late);
