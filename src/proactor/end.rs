@@ -158,7 +158,9 @@ impl<K: Kernel> Proactor<K> {
         if index == NIL || !self.sources[index].has(WAITING) {
             return;
         }
-        self.sources[index].flags &= !WAITING;
+        let state = &mut self.sources[index];
+        state.flags &= !WAITING;
+        self.sched.waits.shares.stop_waiting(state.name(index).key());
         self.note_reading(index);
         if self.sources[index].can_read() {
             self.enqueue(index);

@@ -125,6 +125,13 @@ impl WaitQueue {
         self.resumed
     }
 
+    /// Drops the names at the head of sources that wait no more.
+    pub(super) fn drop_gone(&mut self, mut waits: impl FnMut(&Source) -> bool) {
+        while self.names.front().is_some_and(|name| !waits(name)) {
+            self.names.pop_front();
+        }
+    }
+
     /// Takes the next name, which may be stale.
     pub(super) fn next(&mut self) -> Option<Source> {
         #[cfg(test)]

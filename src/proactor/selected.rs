@@ -52,9 +52,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether undelivered completions may hold the leases, or the slots for connections, that
     /// operations wait for.
-    pub(super) fn may_hold_up(&self) -> bool {
-        !self.outbox.batch.is_empty()
-            && (self.sched.waits.reads_wait() || self.sched.waits.has_accepts())
+    pub(super) fn may_hold_up(&mut self) -> bool {
+        if self.outbox.batch.is_empty() || self.sched.waits.is_empty() {
+            return false;
+        }
+        self.drop_gone_waits();
+        self.sched.waits.reads_wait() || self.sched.waits.has_accepts()
     }
 
     /// The limit at which an operation waits, if undelivered completions may hold its resource.

@@ -72,6 +72,13 @@ impl Shares {
         waits
     }
 
+    /// A source waits no more: its read has ended.
+    pub(super) fn stop_waiting(&mut self, key: u64) {
+        if let Some(share) = self.held.get_mut(&key) {
+            self.count -= usize::from(std::mem::take(&mut share.order) != 0);
+        }
+    }
+
     /// A source begins to wait, because it [may take](Shares::may_take) no more.
     pub(super) fn wait(&mut self, key: u64) {
         if self.waiting.len() > MOST_GONE + 2 * self.held.len() {
@@ -155,6 +162,10 @@ mod tests {
         assert_eq!(shares.next(0, false), None, "no buffer is free");
         assert_eq!([(); 4].map(|()| shares.next(16, true)), [Some(1), Some(3), Some(2), None]);
         assert!(shares.is_idle());
+        shares.wait(1);
+        shares.stop_waiting(1);
+        shares.stop_waiting(1);
+        assert!(shares.is_idle() && shares.next(1, false).is_none());
         shares.wait(1);
         assert_eq!(shares.next(1, false), Some(1), "plenty");
         assert!(!shares.came_back(1));

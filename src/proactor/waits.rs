@@ -100,10 +100,22 @@ impl<K: Kernel> Proactor<K> {
         });
     }
 
+    /// Drops the names at the heads of the queues whose sources wait no more.
+    pub(super) fn drop_gone_waits(&mut self) {
+        let (waits, sources) = (&mut self.sched.waits, &mut self.sources.table);
+        for queue in [&mut waits.leases, &mut waits.buffers, &mut waits.source_slots] {
+            queue.drop_gone(|name| {
+                let state = sources.find(name.index(), name.generation());
+                state.is_some_and(|state| state.has(WAITING))
+            });
+        }
+    }
+
     /// Resumes waiting sources, as many as there are resources for.
     #[cold]
     #[inline(never)]
     pub(super) fn retry_waiting(&mut self) {
+        self.drop_gone_waits();
         if !self.sched.waits.queued.is_empty() {
             self.copy_queued_leases(self.sched.waits.reads_wait());
         }

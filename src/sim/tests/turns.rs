@@ -260,3 +260,31 @@ fn reads_that_are_cancelled_leave_no_names_behind() {
         assert!(most < 100, "{most} names of one source wait");
     }
 }
+
+/// A read that waited for memory is cancelled: nothing holds up a wait for two completions. The
+/// wait returned with the first.
+#[test]
+fn a_read_that_was_cancelled_holds_no_wait_up() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.set_patience(Duration::ZERO);
+        let config = Watcher::builder().buffer_size(4096).swap_limit(4096).config();
+        let mut watcher = Watcher::simulated_with(&sim, config);
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        watcher.submit(Op::write(there, vec![7; 4096])).unwrap();
+        watcher.submit(Op::read(here)).unwrap();
+        let mut held = Vec::new();
+        while held.len() < 2 {
+            held.extend(wait(&mut watcher));
+        }
+        let read = watcher.submit(Op::read(here)).unwrap();
+        watcher.try_wait(&mut Completions::new()).unwrap();
+        assert_eq!(watcher.counters().waiting_sources, 1);
+        assert!(watcher.cancel(read));
+        watcher.submit(Op::timer(Duration::from_secs(1))).unwrap();
+        let mut done = Completions::new();
+        assert_eq!(watcher.wait_at_least(&mut done, 2, HOUR).unwrap(), 2);
+        assert_eq!(watcher.counters().waiting_sources, 0);
+    }
+}
