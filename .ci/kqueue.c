@@ -64,6 +64,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Descriptors that are queues: close(2) removes the notes in them. */
 static char is_queue[LISTS];
 
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* A fork waits for the thread that has the lock: in the child that thread does not exist. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 static int really_close(int fd)
 {
     return syscall(SYS_close, fd);
