@@ -20,6 +20,8 @@ use windlass::{
 pub mod bound;
 pub mod child;
 pub mod files;
+#[cfg(target_os = "linux")]
+pub mod fuse;
 #[cfg(not(windows))]
 pub mod process;
 #[cfg(not(windows))]
