@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use windlass::driver::{Config, Target};
-use windlass::kernel::{Calls, Kernel, Proactor};
+use windlass::kernel::{Calls, Kernel};
+use windlass::proactor::Proactor;
 use windlass::sim::Sim;
 use windlass::{Buf, Completions, Done, Op, Source, SourceKind, Watcher};
 

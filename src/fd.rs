@@ -6,8 +6,8 @@
 
 use std::io;
 
-use crate::error::Reason;
 use crate::sys::open_files;
+use crate::words::error::Reason;
 
 pub use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 

@@ -15,10 +15,10 @@
 //! | kernels of your own | [`FileRequest`], [`FileWork`], [`FileAnswer`] |
 //! | their arguments | [`FileList`], [`FileFacts`] |
 
-#[allow(unused_imports, unreachable_pub)] // it is empty where there is no Linux AIO
-pub use crate::aio::public::*;
 pub use crate::file::{
     Access, CopyOptions, DirEntry, DirPart, DirReader, DirectAlignment, FileAnswer, FileBackend,
     FileFacts, FileKind, FileList, FileRef, FileRequest, FileWork, Metadata, OpenOptions, StatFs,
     UnknownBackend,
 };
+#[allow(unused_imports, unreachable_pub)] // it is empty where there is no Linux AIO
+pub use crate::kernel::aio::public::*;

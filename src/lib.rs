@@ -74,50 +74,24 @@
 //! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] builds a watcher on a
 //! driver from outside this crate. The same module has the parts to build a driver from:
 //! [`slots`](driver::slots), [`deadlines`](driver::deadlines), [`swap`](driver::swap) and
-//! [`remote`](driver::remote). [`kernel`] has the [`Proactor`](kernel::Proactor), which is a
+//! [`remote`](driver::remote). [`Proactor`](proactor::Proactor) is a
 //! driver, and the trait [`Kernel`](kernel::Kernel) for the kernel that it runs on.
 
-mod address;
-#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-mod aio;
-#[path = "no_aio.rs"]
-#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
-mod aio;
-mod aligned;
-mod auto;
-mod batch;
-mod buf;
-pub mod buf_pool;
-mod clock;
 mod completion;
-mod config;
-mod deadline;
-mod discard;
 pub mod driver;
-mod endpoint;
-mod error;
-mod explain;
 pub mod fd;
 mod file;
 pub mod fs;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 pub mod kernel;
-mod leaked;
-mod message;
+mod memory;
 pub mod net;
 mod op;
-mod operation;
-mod parts;
-mod payload;
-mod proactor;
+pub mod proactor;
 pub mod process;
-mod quirks;
 pub mod reactor;
-mod region;
 mod remote;
-#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
-mod ring;
 #[cfg(test)]
 #[path = "../tests/common/seeds.rs"]
 mod seeds;
@@ -125,36 +99,30 @@ pub mod sim;
 #[cfg(test)]
 #[path = "../tests/common/skip.rs"]
 mod skip;
-mod source;
-mod source_map;
 mod sys;
-mod table;
-#[cfg(feature = "trace-buffers")]
-pub mod trace;
-#[cfg(not(feature = "trace-buffers"))]
-#[path = "no_trace.rs"]
-mod trace;
-mod verbs;
-mod wake_state;
 mod watcher;
+mod words;
 mod workers;
 
-pub use address::Address;
-pub use aligned::AlignedBuf;
-pub use auto::DriverKind;
-pub use buf::Buf;
-pub use buf::swap::{Lease, LeaseMut};
 pub use completion::{Completion, Completions, Done};
-pub use config::Overflow;
+pub use driver::config::Overflow;
 pub use driver::{Complete, Counters, Submit};
-pub use error::{Error, ErrorKind, Limit, Reason, Rejected};
-pub use message::Message;
+pub use memory::aligned::AlignedBuf;
+pub use memory::buf::Buf;
+pub use memory::buf::swap::{Lease, LeaseMut};
+pub use memory::buf_pool;
+#[cfg(feature = "trace-buffers")]
+pub use memory::trace;
 pub use op::{Op, Priority};
 pub use remote::{SourceGuard, Submitter};
-pub use source::{Handle, Source, SourceKind, Ticket};
-pub use source_map::SourceMap;
 pub use sys::interest::Ready;
+pub use watcher::auto::DriverKind;
+pub use watcher::source_map::SourceMap;
 pub use watcher::{Builder, LoopThread, Watcher};
+pub use words::address::Address;
+pub use words::error::{Error, ErrorKind, Limit, Reason, Rejected};
+pub use words::message::Message;
+pub use words::source::{Handle, Source, SourceKind, Ticket};
 
 // Which types are `Send` and `Sync` is part of the interface.
 const _: () = {

@@ -2,8 +2,8 @@
 //!
 //! [`Address`](crate::Address) is at the root: every program with sockets uses it.
 
-pub use crate::address::Descriptors;
-pub use crate::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
+pub use crate::driver::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
 pub use crate::file::HostName;
-pub use crate::source::VirtualDescriptor;
 pub use crate::sys::socket_option::{Keepalive, SocketOption};
+pub use crate::words::address::Descriptors;
+pub use crate::words::source::VirtualDescriptor;

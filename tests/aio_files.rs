@@ -18,7 +18,8 @@ use common::{BOUND, Needs, child, skip, system};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use windlass::driver::{OpCode, Wait};
 use windlass::fs::{AioFiles, AioOp, FileBackend};
-use windlass::kernel::{Os, Proactor};
+use windlass::kernel::Os;
+use windlass::proactor::Proactor;
 use windlass::reactor::{Mode, Reactor, Readiness, Watch};
 use windlass::{
     AlignedBuf, Buf, Complete, Completion, Completions, Done, DriverKind, ErrorKind, Limit, Op,

@@ -13,8 +13,9 @@ use std::time::Duration;
 use windlass::driver::remote::Wake;
 use windlass::driver::{Explain, Target};
 use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
-use windlass::kernel::{Calls, Connecting, Kernel, Proactor, Received, WAKE};
+use windlass::kernel::{Calls, Connecting, Kernel, Received, WAKE};
 use windlass::net::{ListenOptions, VirtualDescriptor};
+use windlass::proactor::Proactor;
 use windlass::{
     Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, Op, Ready, Reason,
     Source, SourceKind, Watcher,

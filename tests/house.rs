@@ -63,17 +63,18 @@ fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
 }
 
 /// Whether a `cfg` of a platform is allowed in this file: in `sys`, on `mod` lines of lib.rs and
-/// kernel.rs, on `Auto`'s variants, in files of tests.
+/// kernel/mod.rs, on `Auto`'s variants, in files of tests.
 fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
     let attribute = line.starts_with("#[cfg(");
     match file.to_str() {
         _ if file.starts_with("sys") => true,
         _ if file.components().any(|part| part.as_os_str() == "tests") => true,
         _ if file.ends_with("tests.rs") => true,
-        Some("lib.rs" | "kernel.rs") => {
-            attribute && (next.starts_with("mod ") || next.starts_with("pub mod "))
+        Some("lib.rs" | "kernel/mod.rs") => {
+            let item = next.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+            attribute && item.starts_with("mod ")
         }
-        Some("auto.rs") => {
+        Some("watcher/auto.rs") => {
             let names = next.trim_start_matches("Auto::");
             attribute && names.starts_with(|first: char| first.is_ascii_uppercase())
         }
@@ -118,7 +119,9 @@ fn the_root_has_few_names() {
     for name in ["Watcher", "Op", "Completion", "Submit", "Complete"] {
         assert!(names.iter().any(|other| other == name), "{name} is not seen");
     }
-    assert!(names.len() <= 32, "{}: {names:?}", names.len());
+    // A module is a page of names of its own.
+    let types = names.iter().filter(|name| name.starts_with(|first: char| first.is_uppercase()));
+    assert!(types.count() <= 32, "{}: {names:?}", names.len());
     assert!(!names.iter().any(|name| name == "*"), "a glob has no count");
 }
 
@@ -195,7 +198,7 @@ fn words<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
 #[test]
 fn builder_and_config_agree() {
     let builder = words(include_str!("../src/watcher/builder.rs"), "    pub fn ", "(mut self");
-    let config = include_str!("../src/config.rs");
+    let config = include_str!("../src/driver/config.rs");
     let (_, fields) = config.split_once("pub struct Config {").expect("the settings");
     let fields = words(fields, "    pub ", ": ");
     assert!(fields.len() > 15, "the search finds nothing any more");
@@ -205,6 +208,34 @@ fn builder_and_config_agree() {
     // Settings of the watcher itself, which no driver gets.
     let own = builder.iter().filter(|name| !fields.contains(name));
     assert_eq!(own.collect::<Vec<_>>(), [&"driver", &"affinity"]);
+}
+
+/// The folder reads as a table of contents.
+#[test]
+fn the_top_of_the_sources_has_few_modules() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names = std::fs::read_dir(top).expect("the sources").count();
+    assert!((5..=20).contains(&names), "{names} names at the top of src");
+}
+
+/// A module with parts is a folder with a `mod.rs`, never a file beside its folder.
+#[test]
+fn modules_have_one_form() {
+    let files: BTreeSet<PathBuf> = sources().into_iter().map(|(file, _)| file).collect();
+    let beside: Vec<&PathBuf> = files
+        .iter()
+        .filter(|file| files.iter().any(|other| other.starts_with(file.with_extension(""))))
+        .collect();
+    assert!(beside.is_empty(), "beside their folders: {beside:?}");
+}
+
+/// Each file names what it needs. Tests may take all from the module that they test.
+#[test]
+fn no_module_takes_all_of_another() {
+    for (file, text) in sources().into_iter().filter(|(file, _)| !is_test(file)) {
+        let globs = text.lines().filter(|line| line.starts_with("use ") && line.ends_with("::*;"));
+        assert_eq!(globs.collect::<Vec<_>>(), [""; 0], "{}", file.display());
+    }
 }
 
 /// Tests the search for platforms.
@@ -220,12 +251,12 @@ fn the_search_sees_what_it_should() {
     assert!(is_allowed(Path::new("sys/net.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("lib.rs"), cfg, "mod ring;"));
     assert!(!is_allowed(Path::new("lib.rs"), cfg, "pub use ring::Ring;"));
-    assert!(is_allowed(Path::new("kernel.rs"), cfg, "pub mod ring {"));
-    assert!(!is_allowed(Path::new("kernel.rs"), cfg, "pub use ring::Ring;"));
-    assert!(is_allowed(Path::new("auto.rs"), cfg, "Ring(Proactor<Ring>),"));
-    assert!(is_allowed(Path::new("auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
-    assert!(!is_allowed(Path::new("auto.rs"), cfg, "use crate::ring::Ring;"));
-    assert!(!is_allowed(Path::new("proactor/os.rs"), cfg, "fn f()"));
+    assert!(is_allowed(Path::new("kernel/mod.rs"), cfg, "pub mod ring {"));
+    assert!(!is_allowed(Path::new("kernel/mod.rs"), cfg, "pub use ring::Ring;"));
+    assert!(is_allowed(Path::new("watcher/auto.rs"), cfg, "Ring(Proactor<Ring>),"));
+    assert!(is_allowed(Path::new("watcher/auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
+    assert!(!is_allowed(Path::new("watcher/auto.rs"), cfg, "use crate::ring::Ring;"));
+    assert!(!is_allowed(Path::new("kernel/os.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("reactor/tests.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("file/tests/mod.rs"), cfg, "mod paths;"));
     assert!(!is_allowed(Path::new("file/task.rs"), cfg, "mod tests;"));
@@ -627,7 +658,8 @@ fn the_traced_driver_passes_every_call_on() {
     }
     let traced = include_str!("../crates/serve/src/log/traced.rs");
     let traced: Vec<&str> = names(traced).collect();
-    let (_, driver) = include_str!("../src/driver.rs").split_once("pub trait Driver").expect("it");
+    let (_, driver) =
+        include_str!("../src/driver/mod.rs").split_once("pub trait Driver").expect("it");
     let (driver, _) = driver.split_once("\n}\n").expect("its end");
     let missing: Vec<&str> = names(driver).filter(|name| !traced.contains(name)).collect();
     assert!(names(driver).count() > 20, "the search finds nothing any more");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::position::{COPY, Progress, repeat};
 use super::{CopyOptions, Metadata, OpenOptions};
-use crate::buf::Target;
+use crate::memory::buf::Target;
 use crate::sys::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::fs::{self, MOST_BYTES};
 use crate::sys::step::errno_of;

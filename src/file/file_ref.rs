@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 #[cfg(doc)]
 use crate::Op;
-use crate::source::Source;
+use crate::words::source::Source;
 
 /// A file by its path, or an open one that is attached to the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]

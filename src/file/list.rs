@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::position::each_slice;
-use crate::buf::Buf;
+use crate::memory::buf::Buf;
 use crate::sys::fs::{MOST_BYTES, MOST_VECTORS, Vector};
 
 /// Memory in parts, in the order of the bytes. An array describes the parts (of `struct iovec`

@@ -49,5 +49,5 @@ pub(crate) enum Arguments {
     /// The task for a thread.
     Task(Task),
     /// The file that is sent, and the offset at which the range starts.
-    Range { file: crate::source::Source, offset: u64 },
+    Range { file: crate::words::source::Source, offset: u64 },
 }

@@ -8,7 +8,7 @@
 
 use std::io::IoSlice;
 
-use crate::buf::{Buf, Target};
+use crate::memory::buf::{Buf, Target};
 use crate::sys::fd::RawFd;
 use crate::sys::fs::{self, MOST_BYTES, MOST_VECTORS};
 use crate::sys::{Moved, sendfile};

@@ -1,7 +1,7 @@
 //! Requests on files that a kernel serves by itself, and its answers.
 
 use super::{FileFacts, FileList};
-use crate::buf::Target;
+use crate::memory::buf::Target;
 use crate::sys::fd::RawFd;
 
 /// Work on a file.

@@ -10,10 +10,10 @@ use std::time::SystemTime;
 use super::directory::{self, DirReader};
 use super::work::{Outcome, Value, done, of, outcome, plain, uninterrupted};
 use super::{Access, CopyOptions, FileRef, HostName, OpenOptions, copy};
-use crate::message::Message;
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
 use crate::sys::{self, path, resolve, stat};
+use crate::words::message::Message;
 
 /// What an operation with [`OpCode::Task`](crate::driver::OpCode::Task) asks for (for authors of
 /// drivers).

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use super::position::{self, Progress};
 use super::task::Task;
 use super::{DirEntry, DirPart, HostName, Metadata, StatFs};
-use crate::buf::Buf;
-use crate::discard::discard;
-use crate::message::Message;
-use crate::source::Handle;
+use crate::memory::buf::Buf;
+use crate::memory::discard::discard;
 use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::file;
 use crate::sys::step::errno_of;
+use crate::words::message::Message;
+use crate::words::source::Handle;
 use crate::workers::Work;
 
 /// Blocking work. A descriptor that the work does not own is open (never -1, for which std panics),

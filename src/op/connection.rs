@@ -1,9 +1,9 @@
 //! Operations that make connections.
 
 use super::{Op, OpCode};
-use crate::address::Address;
-use crate::payload::Payload;
-use crate::source::{Handle, Source};
+use crate::op::payload::Payload;
+use crate::words::address::Address;
+use crate::words::source::{Handle, Source};
 #[cfg(doc)]
 use crate::{Builder, Done, Limit, Reason, Watcher};
 

@@ -1,11 +1,11 @@
 //! Operations on messages: datagrams, and descriptors that travel with bytes.
 
 use super::{DEFERRED, Op, OpCode};
-use crate::address::Address;
-use crate::buf::Buf;
-use crate::payload::Payload;
-use crate::source::Source;
+use crate::memory::buf::Buf;
+use crate::op::payload::Payload;
 use crate::sys::fd::OwnedFd;
+use crate::words::address::Address;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Done, Error, Limit, Reason, Watcher};
 

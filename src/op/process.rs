@@ -1,7 +1,7 @@
 //! Operations on processes: signals to this process, and the exit of its children.
 
 use super::{Op, OpCode};
-use crate::source::Source;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Done, Reason, Watcher};
 

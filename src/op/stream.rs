@@ -1,8 +1,8 @@
 //! Operations on bytes: read, write, shut down, close.
 
 use super::{Op, OpCode};
-use crate::buf::Buf;
-use crate::source::Source;
+use crate::memory::buf::Buf;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher};
 

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{Op, OpCode, RELATIVE, bounded};
-use crate::clock;
-use crate::source::Source;
 use crate::sys::interest::Ready;
+use crate::words::clock;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Done, ErrorKind, Limit, Reason, Watcher};
 

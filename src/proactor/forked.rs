@@ -1,10 +1,24 @@
 //! Rebuilding the driver in a forked child. The parent keeps its kernel object, its threads and
 //! their work; the child begins with new ones.
 
-use super::*;
-use crate::deadline::Deadlines;
-use crate::remote::Request;
-use crate::table::Entry;
+use std::io;
+
+use crate::driver::deadline::Deadlines;
+use crate::kernel::Kernel;
+use crate::memory::buf::swap::Pool;
+use crate::op::operation::InFlight;
+use crate::proactor::parts::files::Files;
+use crate::proactor::parts::kernel_ops::KernelOps;
+use crate::proactor::parts::state::{
+    ABORTING, BYTES, CLOSING, CONNECTING, DUPLICATED, INLINE_MULTISHOT, INLINE_READ, KIND_MASK,
+    POLLS, PREPARED, QUIET, READABLE, READS, RESERVED, WRITABLE, WRITES,
+};
+use crate::proactor::{Proactor, remote};
+use crate::remote::{Remote, Request};
+use crate::sys::fork;
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::source::SourceKind;
+use crate::words::table::Entry;
 
 /// The flags that a source keeps in a forked child.
 const KEPT: u32 = CLOSING

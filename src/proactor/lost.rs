@@ -11,8 +11,16 @@
 //! Invariant: (K3) an unanswered operation returns its buffer only if the kernel holds nothing any
 //! more; else the buffer is leaked to the kernel, and counted.
 
-use super::*;
-use crate::leaked::{PATIENCE_NS, leave_to_kernel};
+use crate::kernel::Kernel;
+use crate::memory::leaked::{PATIENCE_NS, leave_to_kernel};
+use crate::op::operation::InFlight;
+use crate::proactor::Proactor;
+use crate::proactor::parts::state::{
+    ABORTING, POLLED, POLLS, READ_BUSY, READABLE, REGISTERED, UNSETTLED, WRITABLE, WRITE_BUSY,
+    WRITES_REGISTERED,
+};
+use crate::words::error::ErrorKind;
+use crate::words::table::NIL;
 
 /// How long the kernel has to answer a recall before the next one.
 const ANSWER_NS: u64 = 1_000_000;

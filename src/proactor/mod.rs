@@ -16,95 +16,53 @@
 //! registration that will report, a pause that will end, or a lease that will come back; (P3) a
 //! source runs only after the event of its turn has been applied to it.
 
-mod batches;
-mod calls;
-mod end;
-mod events;
-mod file_engine;
-mod files;
 mod forked;
-mod idle;
-mod inbox;
-mod kernel;
-mod kernel_ops;
 mod lost;
-mod memory;
-mod operations;
 mod ops;
-mod os;
-mod os_calls;
-mod outbox;
-mod process_fds;
+mod parts;
 mod questions;
 mod queued_leases;
-mod reads;
-mod receive;
 mod rechecks;
-mod report;
-mod requests;
-mod resource_waits;
-mod sched;
-mod selected;
 mod shares;
-mod sources;
-mod started;
-mod state;
-mod submit;
-mod time;
 mod turn;
-mod waits;
-mod writes;
 
 use std::io;
-use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-pub use calls::Calls;
-pub use kernel::{Answer, Connecting, FILES, Kernel, Received, Started, WAKE};
-pub use os::Os;
-pub use os_calls::OsCalls;
+use ops::timer::moved_ticket;
+use ops::was_inline;
+use parts::files::Files;
+use parts::inbox::Inbox;
+use parts::kernel_ops::KernelOps;
+use parts::memory::Memory;
+use parts::operations::Operations;
+use parts::outbox::Outbox;
+use parts::report::Stats;
+use parts::sched::Scheduler;
+use parts::sources::Sources;
+use parts::state::{ABORTING, CHANGED, CONNECTING, DUPLICATED, REGISTERED, RESERVED, SourceState};
+use parts::time::Time;
 
-use crate::address::Address;
-use crate::aligned::AlignedBuf;
-use crate::buf::swap::Pool;
-use crate::buf::{Buf, Target};
-use crate::clock::{self, Deadline};
-use crate::completion::{Completion, Completions, Done};
-use crate::config::{Config, Overflow};
-use crate::discard::discard;
+use crate::completion::verbs::{Complete, Wait};
+use crate::completion::{Completion, Completions};
 use crate::driver::Driver;
-use crate::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
-use crate::error::{Error, ErrorKind, Limit, Reason, Rejected};
-use crate::explain::{Counters, Explain};
-use crate::op::{self, Family, MULTISHOT, Op, OpCode, WaitsIn};
-use crate::operation::{InFlight, Operation};
-use crate::payload::Payload;
+use crate::driver::config::Config;
+use crate::driver::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
+use crate::kernel::{Calls, Kernel};
+use crate::memory::aligned::AlignedBuf;
+use crate::memory::buf::swap::Pool;
+use crate::memory::discard::discard;
+use crate::op;
 use crate::remote::{Remote, Submitter};
-use crate::source::{Handle, Source, SourceKind, Ticket};
-use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::fd::BorrowedFd;
 use crate::sys::fork;
-use crate::sys::interest::Ready;
 use crate::sys::socket_option::SocketOption;
-use crate::table::{MOST, NIL, Table};
-use crate::verbs::{Complete, Submit, Wait};
-use files::Files;
-use inbox::Inbox;
-use kernel_ops::KernelOps;
-use memory::Memory;
-use operations::{Operations, Slots};
-use ops::Submitted;
-use ops::race::{ATTEMPT, OF_SOURCE};
-use ops::timer::{absolute, moved_ticket};
-use ops::{EMPTY_COST, WriteParts, is_nothing, kernel_target, was_inline};
-use outbox::Outbox;
-use rechecks::DueRechecks;
-use report::Stats;
-use sched::Scheduler;
-use sources::Sources;
-use state::*;
-use submit::{MOST_BYTES, check_len, check_most};
-use time::{Pause, Time};
-use waits::MEMORY_PAUSE_NS;
+use crate::words::address::Address;
+use crate::words::clock::{self, Deadline};
+use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::explain::{Counters, Explain};
+use crate::words::source::{Handle, Source, SourceKind, Ticket};
+use crate::words::table::{MOST, Table};
 
 /// The most bytes that one source writes, or reads from the page cache, before other sources run:
 /// some tens of microseconds of copying.
@@ -206,7 +164,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[inline]
     fn ticket(&self, slot: u32) -> Ticket {
-        use crate::table::Entry;
+        use crate::words::table::Entry;
         let op = &self.ops[slot];
         if was_inline(op) {
             return moved_ticket(op.source, op.count);
@@ -538,7 +496,8 @@ impl<K: Kernel> Drop for Proactor<K> {
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
             // One second for all steps together.
-            let until_ns = proactor.kernel.now_ns().saturating_add(crate::leaked::PATIENCE_NS);
+            let until_ns =
+                proactor.kernel.now_ns().saturating_add(crate::memory::leaked::PATIENCE_NS);
             proactor.close_all();
             if proactor.kernel_ops.busy > 0 {
                 // Takes the answers of operations that have ended since.

@@ -1,6 +1,14 @@
 //! Queries of a source's state, which change nothing.
 
-use super::*;
+use std::io;
+
+use crate::kernel::{Calls, Kernel};
+use crate::proactor::Proactor;
+use crate::proactor::parts::state::{ABORTING, CONNECTING, INLINE_TICKET, RESERVED, SourceState};
+use crate::sys::fd::RawFd;
+use crate::words::address::Address;
+use crate::words::error::Reason;
+use crate::words::source::{Source, Ticket};
 
 impl<K: Kernel> Proactor<K> {
     /// `queued_bytes` for a source that was aborted, or that another thread's queued request

@@ -9,8 +9,13 @@
 //! kernel for the write back, copies, and starts the write again.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
-use super::*;
+use crate::kernel::Kernel;
+use crate::op::operation::InFlight;
+use crate::proactor::Proactor;
+use crate::proactor::parts::operations::Slots;
+use crate::words::source::Ticket;
 
 /// How many turns a write stays in its queue before its small leases are copied.
 const PATIENCE: u64 = 32;

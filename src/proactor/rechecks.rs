@@ -154,7 +154,7 @@ mod tests {
         for moment in 1..4 {
             rechecks.push(source(1));
             rechecks.push(source(2));
-            assert_eq!(asked(&mut rechecks, moment * 5 * MS, false), []);
+            assert_eq!(asked(&mut rechecks, moment * 5 * MS, false), [0_u32; 0]);
             assert_eq!(asked(&mut rechecks, moment * 5 * MS, true), [1, 2]);
             assert!(rechecks.is_empty() && rechecks.next_ns().is_none());
         }
@@ -163,15 +163,15 @@ mod tests {
     #[test]
     fn a_loop_that_is_often_idle_asks_those_that_have_waited() {
         let mut rechecks = Rechecks::default();
-        assert_eq!(asked(&mut rechecks, 1000 * MS, true), []);
+        assert_eq!(asked(&mut rechecks, 1000 * MS, true), [0_u32; 0]);
         rechecks.push(source(1));
         assert!(rechecks.has_new() && rechecks.next_ns().is_none());
         let start = 1001 * MS;
-        assert_eq!(asked(&mut rechecks, start, true), []);
+        assert_eq!(asked(&mut rechecks, start, true), [0_u32; 0]);
         assert_eq!(rechecks.next_ns(), Some(start + 200 * MS));
         rechecks.push(source(2));
         for ms in 1..200 {
-            assert_eq!(asked(&mut rechecks, start + ms * MS, true), []);
+            assert_eq!(asked(&mut rechecks, start + ms * MS, true), [0_u32; 0]);
         }
         // A source pushed after the look waits for the next look.
         let due = rechecks.look(start + 200 * MS, true);
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(rechecks.next_ns(), Some(start + 201 * MS));
         // If the loop is never idle, only the time counts.
         assert_eq!(asked(&mut rechecks, start + 300 * MS, false), [2]);
-        assert_eq!(asked(&mut rechecks, start + 499 * MS, false), []);
+        assert_eq!(asked(&mut rechecks, start + 499 * MS, false), [0_u32; 0]);
         assert_eq!(asked(&mut rechecks, start + 500 * MS, false), [3]);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let mut rechecks = Rechecks::default();
         let start = 1000 * MS;
         rechecks.push(source(1));
-        assert_eq!(asked(&mut rechecks, start, false), []);
+        assert_eq!(asked(&mut rechecks, start, false), [0_u32; 0]);
         rechecks.push(source(2));
         assert_eq!(rechecks.look(start + MS, false), DueRechecks::Nothing);
         assert_eq!(rechecks.look(start + 1999 * MS, false), DueRechecks::Old);
@@ -212,7 +212,7 @@ mod tests {
             assert_eq!(asked(&mut rechecks, 1000 * MS, true), [moment]);
         }
         rechecks.push(source(1));
-        assert_eq!(asked(&mut rechecks, 1000 * MS, true), []);
+        assert_eq!(asked(&mut rechecks, 1000 * MS, true), [0_u32; 0]);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         asked(&mut rechecks, 1000 * MS, true);
         for index in 0..10 {
             rechecks.push(source(index));
-            assert_eq!(asked(&mut rechecks, 1001 * MS, true), []);
+            assert_eq!(asked(&mut rechecks, 1001 * MS, true), [0_u32; 0]);
         }
         rechecks.push(source(10));
         rechecks.retain(|source| source.index() > 7);

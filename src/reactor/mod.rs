@@ -29,19 +29,19 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::clock;
 use crate::completion::Completions;
-use crate::config::Config;
-use crate::error::{Limit, Reason, Rejected};
-use crate::source::Ticket;
+use crate::completion::verbs::{Complete, Submit, Wait};
+use crate::driver::config::Config;
 pub use crate::sys::Select;
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd};
 pub use crate::sys::interest::Mode;
 use crate::sys::interest::Ready;
 use crate::sys::{Selector, fork, os_errno};
-use crate::table::{self, Entry, Table};
-use crate::verbs::{Complete, Submit, Wait};
-use crate::wake_state::WakeState;
+use crate::words::clock;
+use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::source::Ticket;
+use crate::words::table::{self, Entry, Table};
+use crate::words::wake_state::WakeState;
 use watch::Registration;
 pub use watch::{Readiness, Waker, Watch};
 

@@ -5,12 +5,12 @@ use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::source::Ticket;
 use crate::sys::descriptor;
 use crate::sys::fd::{AsFd, OwnedFd};
 use crate::sys::interest::{Mode, Ready};
-use crate::table::{Entry, NIL, VACANT, entry_in_fields};
-use crate::wake_state::WakeState;
+use crate::words::source::Ticket;
+use crate::words::table::{Entry, NIL, VACANT, entry_in_fields};
+use crate::words::wake_state::WakeState;
 
 /// The reactor's operation: a descriptor, the conditions to report, and how often.
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use self::inbox::{Channel, InboxQueues};
 use self::names::Names;
 use self::room::Room;
 pub use self::submitter::{SourceGuard, Submitter};
-use crate::discard::discard;
+use crate::memory::discard::discard;
 use crate::op::Op;
-use crate::source::{Handle, Source, Ticket};
 use crate::sys::fork;
 pub use crate::sys::waker::Wake;
-use crate::wake_state::WakeState;
+use crate::words::source::{Handle, Source, Ticket};
+use crate::words::wake_state::WakeState;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering};

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::source::Source;
+use crate::words::source::Source;
 
 /// The name is reserved for other threads: there is no source to abort yet.
 const RESERVED: u64 = 1;

@@ -9,10 +9,10 @@ use crossbeam_channel::Receiver;
 
 use super::room::Runs;
 use super::{CLOSED, RemoteShared, Request};
-use crate::clock::Deadline;
-use crate::error::{Limit, Reason, Rejected};
 use crate::op::{Op, due_ns};
-use crate::source::{Handle, Source, Ticket};
+use crate::words::clock::Deadline;
+use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::source::{Handle, Source, Ticket};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicUsize, Ordering};

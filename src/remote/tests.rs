@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::error::{Limit, Reason};
+use crate::words::error::{Limit, Reason};
 
 fn source(index: u32) -> Source {
     Source::from_parts(index, std::num::NonZeroU32::MIN)

@@ -16,13 +16,26 @@
 //! # Safety
 //!
 //! (Y1) The memory of an entry is valid until its last answer: the promise of
-//! [`Kernel::start_recv`](crate::proactor::Kernel::start_recv). An entry leaves the table with that
+//! [`Kernel::start_recv`](crate::kernel::Kernel::start_recv). An entry leaves the table with that
 //! answer, and nothing else uses its memory.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::slice;
+use std::time::Duration;
+
 use super::file_work::SimFileRequest;
-use super::*;
-use crate::buf::swap::Lent;
-use crate::proactor::Answer;
+use crate::file::FileAnswer;
+use crate::kernel::{Answer, Started};
+use crate::memory::buf::swap::{Lent, Pool};
+use crate::memory::buf::{Buf, Target};
+use crate::sim::Sim;
+use crate::sim::faults::{ANYWHERE, Fault};
+use crate::sim::kernel::Call;
+use crate::sim::schedule::{SimEvent, TRY};
+use crate::sim::world::{Socket, World};
+use crate::sys::fd::RawFd;
+use crate::words::clock;
 
 /// The kernel gives a swap buffer back when less than a sixteenth of its bytes is left.
 const LEFT: usize = 16;

@@ -1,8 +1,18 @@
 //! Datagram sockets, each with a mailbox: a bounded queue of datagrams (letters) and their senders.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::{io, slice};
+
 use super::names::wildcards;
-use super::world::*;
-use super::*;
+use crate::driver::endpoint::DatagramOptions;
+use crate::kernel::Received;
+use crate::memory::buf::Target;
+use crate::sim::faults::Fault;
+use crate::sim::names::{Name, os};
+use crate::sim::world::{INTERNET, Role, World, refuse};
+use crate::sys::fd::RawFd;
+use crate::words::address::Address;
 
 /// Most bytes of a datagram (UDP's over IPv4).
 const MOST_DATAGRAM: usize = 65_507;

@@ -1,9 +1,12 @@
 //! The driver of a simulated watcher as a trait object.
 
-use super::*;
+use crate::completion::Completion;
 use crate::driver::Driver;
+use crate::driver::config::Config;
 use crate::op::OpCode;
-use crate::source::Source;
+use crate::proactor::Proactor;
+use crate::sim::Sim;
+use crate::words::source::Source;
 
 /// The driver in the simulated variant of [`Auto`](crate::driver::Auto). It is a trait object, so
 /// that only programs which make a simulation link its code.

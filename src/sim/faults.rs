@@ -1,6 +1,10 @@
 //! Faults: their kinds, their probabilities, and how often each has happened.
 
-use super::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::sim::names::Name;
+use crate::sim::rng::Rng;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $field:ident: $fault:ident,)*) => {
@@ -281,7 +285,7 @@ impl Dice {
     /// How late a delayed readiness is, in nanoseconds; at least 1.
     pub(super) fn latency_ns(&mut self, place: u16) -> u64 {
         let latency = self.places[usize::from(place)].faults.latency;
-        let most = crate::clock::ns_of_duration(latency);
+        let most = crate::words::clock::ns_of_duration(latency);
         1 + self.rng.below(most.max(1))
     }
 }

@@ -6,13 +6,29 @@
 //! # Safety
 //!
 //! (Y2) The memory of a request is valid until its answer: the promise of
-//! [`Kernel::start_file`](crate::proactor::Kernel::start_file). A request leaves the table before
+//! [`Kernel::start_file`](crate::kernel::Kernel::start_file). A request leaves the table before
 //! its answer is told.
+
+use std::slice;
+use std::time::Duration;
 
 use super::completing::KernelEntry;
 use super::files::BLOCK;
-use super::*;
-use crate::file::{FileRef, FileWork};
+use crate::completion::Done;
+use crate::file::work::WorkItem;
+use crate::file::{FileAnswer, FileFacts, FileRef, FileRequest, FileWork, Task};
+use crate::kernel::FILES;
+use crate::memory::buf::{Buf, Target};
+use crate::sim::Sim;
+use crate::sim::faults::{ANYWHERE, Fault};
+use crate::sim::kernel::Call;
+use crate::sim::schedule::TRY;
+use crate::sim::world::World;
+use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
+use crate::words::clock;
+use crate::words::error::{Error, ErrorKind};
+use crate::words::source::{Handle, SourceKind};
 
 /// The longest time of a request that the kernel has, by default.
 const FILE_NS: u64 = 100_000;

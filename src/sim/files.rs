@@ -9,13 +9,18 @@
 //! A page is *dirty* from a write to the next sync, and *cached* from a read or a write until the
 //! cache is dropped. A name is on the disk as soon as it exists.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::SystemTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
-use super::*;
 use crate::file::OpenOptions;
+use crate::memory::buf::Target;
+use crate::sim::Sim;
+use crate::sim::names::Name;
+use crate::sim::world::{Role, World};
 use crate::sys::OpenMode;
+use crate::sys::fd::RawFd;
 use crate::sys::fs::ACCESS_MODE;
 use crate::sys::types::{DirectAlignment, Metadata};
 

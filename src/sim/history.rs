@@ -3,9 +3,13 @@
 //! Memory is bounded: so many lines, each of at most [`MOST_CHARS`] characters. Nothing is
 //! formatted while the history is off.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 
-use super::*;
+use crate::completion::Completion;
+use crate::sim::Sim;
+use crate::sim::kernel::Call;
+use crate::sim::world::World;
 
 /// Most characters of a line; the rest is cut off.
 const MOST_CHARS: usize = 200;

@@ -4,9 +4,22 @@
 //! the job begins. So a cancel before the beginning stops the job, and after a later cancel the job
 //! ends late.
 
-use super::*;
-use crate::discard::discard;
-use crate::file::HostName;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::completion::Done;
+use crate::file::work::WorkItem;
+use crate::file::{HostName, Task};
+use crate::memory::buf::Buf;
+use crate::memory::discard::discard;
+use crate::sim::Sim;
+use crate::sim::faults::{ANYWHERE, Fault};
+use crate::sim::kernel::Call;
+use crate::sim::schedule::SimEvent;
+use crate::sim::world::World;
+use crate::words::clock;
+use crate::words::error::{Error, ErrorKind};
 
 /// The longest wait and the longest run of a job, by default.
 const JOB_NS: u64 = 1_000_000;

@@ -6,14 +6,31 @@
 //! Only the promise of `Kernel` is made here: that received bytes have been written. All received
 //! bytes go through `Target::write`, and the reported number is its answer.
 
+use std::io::{self, IoSlice};
+use std::process::ExitStatus;
+use std::slice;
+use std::sync::Arc;
+
 use super::schedule::Waited;
-use super::*;
-use crate::error::Reason;
-use crate::explain::Explain;
-use crate::proactor::{self, Calls, Kernel};
-use crate::sys::fd::{BorrowedFd, OwnedFd};
+use crate::completion::Done;
+use crate::driver::config::Config;
+use crate::driver::endpoint::{DatagramOptions, ListenOptions};
+use crate::file::work::WorkItem;
+use crate::file::{FileAnswer, FileFacts, FileRequest};
+use crate::kernel::{self, Calls, Connecting, Kernel, Received, Started};
+use crate::memory::buf::Target;
+use crate::memory::buf::swap::Pool;
+use crate::remote::Wake;
+use crate::sim::Sim;
+use crate::sim::world::World;
+use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
+use crate::sys::interest::Ready;
 use crate::sys::socket_option::SocketOption;
-use crate::table;
+use crate::words::address::Address;
+use crate::words::error::{Error, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Handle, SourceKind, VirtualDescriptor};
+use crate::words::table;
 
 /// Declares the calls of watchers, with the names under which the system's kernel counts them.
 /// Behind them are the actions that only a test takes.
@@ -194,7 +211,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.events[i]
     }
 
-    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<proactor::Answer> {
+    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<kernel::Answer> {
         self.answer_of(self.events[i].0, pool)
     }
 

@@ -8,9 +8,16 @@
 //! packet has an event at the time of its arrival. If a cut stalls it then, the heal makes another
 //! event.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
 use super::datagram::LETTER_BYTES;
-use super::world::*;
-use super::*;
+use crate::sim::Sim;
+use crate::sim::names::Name;
+use crate::sim::schedule::SimEvent;
+use crate::sim::world::{ENDED, LINKED, OPENING, Role, World};
+use crate::words::clock;
 
 /// How bytes travel between two hosts. The default: they arrive at once.
 ///

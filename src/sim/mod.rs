@@ -108,45 +108,32 @@ mod tests;
 mod world;
 
 use std::cell::{RefCell, RefMut};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, io, slice};
+use std::{fmt, io};
 
-use crate::address::Address;
-use crate::buf::swap::Pool;
-use crate::buf::{Buf, Target};
-use crate::clock;
-use crate::completion::{Completion, Done};
-use crate::config::Config;
-use crate::endpoint::{DatagramOptions, ListenOptions};
-use crate::error::{Error, ErrorKind};
-use crate::file::work::WorkItem;
-use crate::file::{FileAnswer, FileFacts, FileRequest, Task};
-use crate::proactor::{Connecting, FILES, Proactor, Received, Started};
-use crate::remote::Wake;
-use crate::source::{Handle, SourceKind, VirtualDescriptor};
-use crate::sys::fd::RawFd;
-use crate::sys::interest::Ready;
 use completing::InKernel;
-pub(crate) use driver::SimulatedDriver;
-use faults::{ANYWHERE, Fault};
-pub use faults::{Faults, Injected};
+use faults::ANYWHERE;
 use jobs::Jobs;
 use kernel::Call;
-use links::Packet;
-pub use links::{Link, Traffic};
-use names::{Name, os};
+use names::Name;
 use outside::Outside;
+use world::{INTERNET, World};
+
+use crate::driver::config::Config;
+use crate::driver::endpoint::DatagramOptions;
+use crate::proactor::Proactor;
+use crate::sys::interest::Ready;
+use crate::words::address::Address;
+use crate::words::clock;
+use crate::words::source::{Handle, SourceKind};
+
+pub(crate) use driver::SimulatedDriver;
+pub use faults::{Faults, Injected};
+pub use links::{Link, Traffic};
 pub(crate) use report::add_lines;
-use rng::Rng;
-use schedule::{SimEvent, TRY};
-use world::{INTERNET, Role, Socket, World};
 
 #[cfg(doc)]
 use crate::Watcher;

@@ -1,10 +1,18 @@
 //! Names, and how connections come about: addresses, ports, listeners, backlogs.
 
-use std::net::Ipv6Addr;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
-use super::world::*;
-use super::*;
+use crate::driver::endpoint::ListenOptions;
+use crate::kernel::Connecting;
+use crate::sim::faults::Fault;
+use crate::sim::links::Packet;
+use crate::sim::world::{OPENING, Role, WAITING, World};
+use crate::sys::fd::RawFd;
 use crate::sys::os_error;
+use crate::words::address::Address;
 
 /// Where the ports of clients and of `listen` on port 0 begin.
 pub(super) const FIRST_PORT: u16 = 32_768;

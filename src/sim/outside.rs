@@ -4,9 +4,14 @@
 //! before it takes the actions. So the flag is set for every action that the loop has missed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::*;
+use crate::remote::Wake;
+use crate::sim::Sim;
+use crate::sim::world::World;
+use crate::sys::fd::RawFd;
+use crate::words::source::VirtualDescriptor;
 
 #[derive(Default)]
 pub(super) struct Outside {

@@ -1,8 +1,13 @@
 //! The simulated process: its signals and its children.
 
-use super::*;
-use crate::sys::child;
-use crate::sys::signals;
+use std::process::ExitStatus;
+
+use crate::sim::Sim;
+use crate::sim::kernel::Call;
+use crate::sim::names::Name;
+use crate::sim::world::{Role, World};
+use crate::sys::fd::RawFd;
+use crate::sys::{child, signals};
 
 /// The number of the first child.
 const FIRST_PID: u32 = 1000;

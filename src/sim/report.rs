@@ -1,9 +1,10 @@
 //! The data and connections that wait on a network, as text, to find out why a test stands still.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use super::world::*;
-use super::*;
+use crate::sim::Sim;
+use crate::sim::names::Name;
+use crate::sim::world::{Role, WAITING, World};
 
 /// Most lines of each part.
 const MOST_LINES: usize = 20;

@@ -1,6 +1,6 @@
 //! The bytes of a socket that were sent to it and were not read yet.
 
-use super::*;
+use crate::memory::buf::Target;
 
 /// The least memory that a ring in use has.
 const LEAST: usize = 256;

@@ -1,11 +1,14 @@
 //! Virtual time, and the events that each selector reports.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED};
-use super::*;
-use crate::proactor::WAKE;
+use crate::kernel::{FILES, WAKE};
+use crate::sim::faults::{ANYWHERE, Fault};
+use crate::sim::world::{Socket, World};
+use crate::sys::interest::Ready;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;

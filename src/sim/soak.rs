@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::rng::Rng;
 use super::{Faults, Link, Sim};
-use crate::buf::Buf;
 use crate::completion::{Completion, Completions, Done};
-use crate::config::Config;
-use crate::endpoint::ConnectOptions;
-use crate::error::ErrorKind;
+use crate::driver::config::Config;
+use crate::driver::endpoint::ConnectOptions;
+use crate::memory::buf::Buf;
 use crate::op::Op;
 use crate::seeds::each;
-use crate::source::{Source, Ticket};
 use crate::watcher::Watcher;
+use crate::words::error::ErrorKind;
+use crate::words::source::{Source, Ticket};
 
 /// The host of the connections over a link.
 const HOST: [u8; 4] = [10, 0, 0, 1];

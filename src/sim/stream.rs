@@ -1,7 +1,17 @@
 //! Attempts on streams: receiving, sending, half-close, reset.
 
-use super::world::*;
-use super::*;
+use std::io::IoSlice;
+
+use crate::kernel::Received;
+use crate::memory::buf::Target;
+use crate::sim::faults::Fault;
+use crate::sim::links::Packet;
+use crate::sim::names::Name;
+use crate::sim::world::{
+    AWAITED, BROKEN, CONNECTED, ENDED, GONE, INTERNET, LINKED, Role, SHUT, World, refuse,
+};
+use crate::sys::fd::RawFd;
+use crate::words::address::Address;
 
 impl World {
     /// Receives into `to`, one part after the other.

@@ -4,6 +4,11 @@
 //! the other. If there is a link between them, readers find the bytes later. A selector reports the
 //! same conditions of a socket at the same times as on Linux.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use super::completing::Completing;
 use super::datagram::Mailbox;
 use super::faults::Dice;
@@ -16,7 +21,15 @@ use super::names::Listener;
 use super::process::{Processes, WatchedChild};
 use super::ring::RingBuffer;
 use super::schedule::Schedule;
-use super::*;
+use crate::kernel::Received;
+use crate::sim::faults::{Fault, Faults};
+use crate::sim::links::Packet;
+use crate::sim::names::{self, Name, os};
+use crate::sim::rng::Rng;
+use crate::sim::schedule::SimEvent;
+use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
+use crate::words::address::Address;
 
 /// XORed with the seed of the faults, this gives the seed of the program's random numbers.
 const NUMBERS: u64 = 0x7769_6e64_6c61_7373;

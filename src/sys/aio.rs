@@ -28,13 +28,11 @@
 //! The mapped ring belongs to the context, which lives as long as [`Aio`]. The memory that requests
 //! name is the pusher's promise.
 
-mod abi;
-
 use std::fmt;
 use std::io;
 
+use super::aio_abi::{AioRing, IoEvent, Iocb, SIGNALLED};
 pub(crate) use crate::sys::file_request::{EngineRequest, FileCompletion};
-use abi::{AioRing, IoEvent, Iocb, SIGNALLED};
 
 use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::sys::target::Target;
@@ -553,4 +551,5 @@ fn describe(asked: u32, entries: u32, ring: bool) -> String {
 
 // Miri knows none of these calls.
 #[cfg(all(test, not(miri)))]
+#[path = "tests/aio.rs"]
 mod tests;

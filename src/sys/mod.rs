@@ -35,6 +35,8 @@ pub(crate) mod addr;
 pub(crate) mod affinity;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 pub(crate) mod aio;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+mod aio_abi;
 #[cfg(not(windows))]
 mod call;
 #[cfg_attr(windows, path = "windows/child.rs")]

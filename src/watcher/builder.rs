@@ -5,10 +5,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::{Watcher, bind_to};
-use crate::auto::{Auto, DriverKind};
-use crate::config::{Config, Overflow};
+use crate::driver::config::{Config, Overflow};
 use crate::file::FileBackend;
 use crate::remote::Submitter;
+use crate::watcher::auto::{Auto, DriverKind};
 
 /// Collects settings and builds a [`Watcher`]. A builder is `Send`: one thread can choose the
 /// settings, and another builds the watcher and runs its loop.

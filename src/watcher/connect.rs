@@ -1,11 +1,11 @@
 //! Sources that connect by themselves.
 
 use super::Watcher;
-use crate::address::Address;
 use crate::driver::Driver;
-use crate::endpoint::ConnectOptions;
-use crate::error::Reason;
-use crate::source::{Source, Ticket};
+use crate::driver::endpoint::ConnectOptions;
+use crate::words::address::Address;
+use crate::words::error::Reason;
+use crate::words::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
     /// Makes a stream source that connects to the first of `addresses` that answers. The program

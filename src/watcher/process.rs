@@ -2,10 +2,10 @@
 
 use super::Watcher;
 use crate::driver::Driver;
-use crate::error::Reason;
 #[cfg(doc)]
 use crate::op::Op;
-use crate::source::Source;
+use crate::words::error::Reason;
+use crate::words::source::Source;
 
 impl<D: Driver> Watcher<D> {
     /// Makes a source that receives these signals of the process. [`Op::signal`] takes them from

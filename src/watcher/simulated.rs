@@ -5,11 +5,11 @@ use std::io;
 use std::time::Duration;
 
 use super::Watcher;
-use crate::auto::Auto;
 use crate::completion::{Completion, Completions};
-use crate::config::Config;
-use crate::error::Reason;
+use crate::driver::config::Config;
 use crate::sim::{Sim, SimulatedDriver, add_lines};
+use crate::watcher::auto::Auto;
+use crate::words::error::Reason;
 
 impl Watcher {
     /// Makes a watcher on a simulated network, with the default settings. It has the same type as

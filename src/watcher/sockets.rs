@@ -3,12 +3,12 @@
 use std::io;
 
 use super::Watcher;
-use crate::address::Address;
 use crate::driver::Driver;
-use crate::endpoint::DatagramOptions;
-use crate::error::Reason;
-use crate::source::{Source, SourceKind};
+use crate::driver::endpoint::DatagramOptions;
 use crate::sys::socket_option::SocketOption;
+use crate::words::address::Address;
+use crate::words::error::Reason;
+use crate::words::source::{Source, SourceKind};
 #[cfg(doc)]
 use crate::{Limit, Op};
 

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::Watcher;
-use crate::clock::Deadline;
 use crate::driver::Driver;
 #[cfg(doc)]
-use crate::error::Limit;
-use crate::error::Reason;
-#[cfg(doc)]
 use crate::op::Op;
-use crate::source::{Source, Ticket};
+use crate::words::clock::Deadline;
+#[cfg(doc)]
+use crate::words::error::Limit;
+use crate::words::error::Reason;
+use crate::words::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
     /// The time on the driver's clock: the system's monotonic one, or a simulated kernel's. The

@@ -4,12 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use super::Watcher;
+use crate::completion::verbs::Wait;
 use crate::completion::{Completion, Completions};
 use crate::driver::Driver;
-use crate::error::Reason;
-use crate::source::Ticket;
 use crate::sys::fd::BorrowedFd;
-use crate::verbs::Wait;
+use crate::words::error::Reason;
+use crate::words::source::Ticket;
 #[cfg(doc)]
 use crate::{Limit, Op, Submitter};
 

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Work;
-use crate::discard::{discard, discard_payload};
+use crate::memory::discard::{discard, discard_payload};
 
 /// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
 pub(crate) struct JobHandle<W: Work>(pub(super) Arc<JobSlot<W>>);

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use crate::discard::discard;
-use crate::error::{Limit, Reason, Rejected};
+use crate::memory::discard::discard;
 use crate::sys::fork;
-use crate::wake_state::WakeState;
+use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::wake_state::WakeState;
 
 pub(crate) use job::{Finished, JobHandle, Panic};
 pub(crate) use queues::{JobClass, Lane};

@@ -13,7 +13,7 @@ use super::idle::{IdleWorkers, Pick};
 use super::job::JobSlot;
 use super::queues::{Queues, StartedJob};
 use crate::sys::{affinity, os_errno};
-use crate::wake_state::WakeState;
+use crate::words::wake_state::WakeState;
 
 /// How often a worker that has nothing to do looks again before it blocks, some microseconds in
 /// all. Without any look, half as many empty jobs run per second. With a thousand looks it is the

@@ -9,13 +9,13 @@ const WINDOWS: &str = "takes the place of the one for Unix";
 
 /// Types that replace each other, of which one build has one: their name, their files, the reason.
 const TWINS: [(&str, [&str; 2], &str); 10] = [
-    ("AioCounters", ["no_aio.rs", "sys/aio.rs"], NO_AIO),
-    ("AioFiles", ["aio/mod.rs", "no_aio.rs"], NO_AIO),
+    ("AioCounters", ["kernel/no_aio.rs", "sys/aio.rs"], NO_AIO),
+    ("AioFiles", ["kernel/aio/mod.rs", "kernel/no_aio.rs"], NO_AIO),
     ("Child", ["sys/child.rs", "sys/windows/child.rs"], WINDOWS),
     ("FileRing", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
     ("FileRingCounters", ["sys/file_ring.rs", "sys/no_file_ring.rs"], NO_FILE_RING),
-    ("Kind", ["no_trace.rs", "trace.rs"], NO_TRACE),
-    ("Raw", ["aio/store.rs", "no_aio.rs"], NO_AIO),
+    ("Kind", ["memory/no_trace.rs", "memory/trace.rs"], NO_TRACE),
+    ("Raw", ["kernel/aio/store.rs", "kernel/no_aio.rs"], NO_AIO),
     ("Signals", ["sys/signals.rs", "sys/windows/signals.rs"], WINDOWS),
     ("Vector", ["sys/fs.rs", "sys/windows/fs.rs"], WINDOWS),
     ("WakeFd", ["sys/wake_fd.rs", "sys/windows/wake_fd.rs"], WINDOWS),

@@ -24,16 +24,17 @@ impl Source {
 pub(crate) struct Import {
     pub(crate) file: PathBuf,
     pub(crate) line: usize,
-    /// The module at the top of `src`.
-    pub(crate) from: String,
+    /// The module that has it, from the root of the crate.
+    pub(crate) from: Vec<String>,
     /// The name, from the root of the crate.
     pub(crate) path: Vec<String>,
     /// It stands in a `pub use`.
     pub(crate) is_public: bool,
 }
 
-/// What modules at the top of `src` import from each other, as programs are built: without tests.
-pub(crate) fn imports(files: &[Source]) -> Vec<Import> {
+/// What modules import from each other, as programs are built: without tests. `unit` names the
+/// place of a module in the order; imports inside one place do not count.
+pub(crate) fn imports(files: &[Source], unit: fn(&[String]) -> String) -> Vec<Import> {
     let mut scans: Vec<(&Source, Scan)> = Vec::new();
     for file in files {
         let mut scan = Scan::new(file.module());
@@ -48,11 +49,11 @@ pub(crate) fn imports(files: &[Source]) -> Vec<Import> {
         if left_out.iter().any(|other| module.starts_with(other)) {
             continue;
         }
-        let others = scan.found.into_iter().filter(|(_, path, _)| path[0] != module[0]);
+        let others = scan.found.into_iter().filter(|(_, path, _)| unit(path) != unit(&module));
         found.extend(others.map(|(line, path, is_public)| Import {
             file: file.path.clone(),
             line,
-            from: module[0].clone(),
+            from: module.clone(),
             path,
             is_public,
         }));

@@ -4,7 +4,7 @@
 use super::super::position::send;
 use super::*;
 use crate::AlignedBuf;
-use crate::buf::Target;
+use crate::memory::buf::Target;
 use crate::sys::fs;
 #[cfg(unix)]
 use crate::sys::sendfile;

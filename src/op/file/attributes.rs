@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use crate::Done;
 use crate::file::{Access, FileRef, Task};
 use crate::op::Op;
-use crate::source::Source;
+use crate::words::source::Source;
 
 /// Operations on what the system knows of files.
 impl Op {

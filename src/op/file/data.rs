@@ -1,10 +1,10 @@
 //! Operations on the bytes of files.
 
-use crate::buf::Buf;
 use crate::file::{Arguments, Task};
+use crate::memory::buf::Buf;
+use crate::op::payload::Payload;
 use crate::op::{Op, OpCode};
-use crate::payload::Payload;
-use crate::source::Source;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::file::{DirReader, MOST_ENTRIES, Task};
 use crate::op::Op;
-use crate::source::Source;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Done, ErrorKind};
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::file::{Job, Task};
 use crate::op::Op;
-use crate::source::Source;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, ErrorKind, Reason};
 

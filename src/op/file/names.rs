@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::file::{CopyOptions, OpenOptions, Task};
 use crate::op::Op;
-use crate::source::Source;
+use crate::words::source::Source;
 #[cfg(doc)]
 use crate::{Builder, Completion, Done, ErrorKind, Watcher};
 

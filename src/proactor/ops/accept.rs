@@ -1,7 +1,17 @@
 //! Accepts of a listener's connections.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::READ_PAUSED;
+use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::sys::net;
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::SourceKind;
 
 /// How long accepts pause when descriptors have run out.
 const SHORTAGE_PAUSE_NS: u64 = 20_000_000;

@@ -6,8 +6,14 @@
 //! What a kernel says it has written becomes a part of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use super::*;
-use crate::buf::swap::LeaseMut;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::swap::LeaseMut;
+use crate::memory::buf::{Buf, Target};
+use crate::proactor::Proactor;
+use crate::proactor::ops::read::EMPTY_COST;
+use crate::proactor::ops::submit::{check_len, check_most};
+use crate::words::error::Reason;
 
 impl<K: Kernel> Proactor<K> {
     /// Checks that a read of this source can go behind the bytes of a buffer.

@@ -1,6 +1,16 @@
 //! Shutdowns and closes, which follow the writes before them.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::Buf;
+use crate::op::OpCode;
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{ABORTING, CLOSING, READ_BUSY, WRITABLE, WRITES};
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind, Ticket};
 
 impl<K: Kernel> Proactor<K> {
     /// Accepts a close. It ends at once if the source has nothing left to do.

@@ -1,6 +1,19 @@
 //! Connects of one socket to one address.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Connecting, Kernel};
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::ops::race::ATTEMPT;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{
+    CONNECTING, DUPLICATED, PREPARED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
+};
+use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind, Ticket};
 
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]

@@ -10,8 +10,24 @@
 //! What a kernel says it has written becomes the length of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use super::*;
-use receive::Space;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel, Received};
+use crate::memory::buf::{Buf, Target};
+use crate::op::{self, Op, OpCode};
+use crate::proactor::ops::read::EMPTY_COST;
+use crate::proactor::ops::receive::Space;
+use crate::proactor::ops::submit::check_most;
+use crate::proactor::ops::timer::absolute;
+use crate::proactor::ops::{Submitted, TRIED};
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::WRITE_PAUSED;
+use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
+use crate::proactor::{MOST_COPIED, Proactor};
+use crate::words::address::Address;
+use crate::words::error::Reason;
+use crate::words::explain::Explain;
+use crate::words::source::{SourceKind, Ticket};
+use crate::words::table::NIL;
 
 /// The most datagrams that one call takes.
 const MOST: usize = 32;
@@ -401,6 +417,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::driver::config::Config;
     use crate::sim::Sim;
     use crate::{Completions, Watcher};
 

@@ -6,7 +6,19 @@
 //! What a kernel says it has written becomes the length of a lease: the promise of `Kernel`'s
 //! implementers.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::Buf;
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::submit::check_len;
+use crate::proactor::ops::{Submitted, TRIED};
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{QUIET, STREAM};
+use crate::words::address::Address;
+use crate::words::error::Reason;
+use crate::words::explain::Explain;
+use crate::words::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
     /// Whether messages of a source can carry descriptors. Datagram sockets other than Unix ones
@@ -67,13 +79,13 @@ impl<K: Kernel> Proactor<K> {
         self.sched.turn_bytes -= moved;
         let mut address = self.memory.address();
         address.set_descriptors(received);
-        let descriptors = crate::address::Descriptors(address);
+        let descriptors = crate::words::address::Descriptors(address);
         self.finish_read(index, slot, Ok(Done::Descriptors { data, descriptors }));
     }
 
     /// A receive has met the end of the bytes.
     pub(in crate::proactor) fn recv_descriptors_ended(&mut self, index: u32, slot: u32) {
-        let descriptors = crate::address::Descriptors(self.memory.address());
+        let descriptors = crate::words::address::Descriptors(self.memory.address());
         let done = Done::Descriptors { data: Buf::default(), descriptors };
         self.finish_read(index, slot, Ok(done));
     }

@@ -20,9 +20,23 @@
 //! What a kernel says it has written becomes the length of a vector: the promise of `Kernel`'s
 //! implementers. The usual read puts its completion into the batch, where room was made before.
 
-use super::*;
+use crate::completion::{Completion, Done};
 use crate::file::{FileAnswer, FileRequest, FileWork};
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::Buf;
+use crate::op::operation::InFlight;
+use crate::op::payload::Payload;
+use crate::op::{Family, Op, OpCode};
+use crate::proactor::ops::submit::check_len;
+use crate::proactor::ops::{Submitted, send_file};
+use crate::proactor::parts::state::ABORTING;
+use crate::proactor::{MOST_COPIED, Proactor};
+use crate::sys::fork;
 use crate::sys::fs::MOST_VECTORS;
+use crate::words::error::{Error, ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::table::NIL;
 
 /// Checks that an operation can move `len` bytes at this offset. `MOST_OFFSET` also stands for all
 /// larger offsets, which an operation cannot carry.

@@ -17,9 +17,21 @@
 //! `Kernel` promise that it is right. The usual read writes its completion into room that the batch
 //! has reserved.
 
-use super::*;
-use crate::buf::swap::Lent;
-use events::MOST_EVENTS;
+use crate::completion::{Completion, Done};
+use crate::kernel::{Calls, Kernel, Received};
+use crate::memory::buf::swap::{Lent, Pool};
+use crate::memory::buf::{Buf, Target};
+use crate::op::OpCode;
+use crate::proactor::Proactor;
+use crate::proactor::parts::state::{
+    BYTES, CLOSING, CONNECTING, FULL, INLINE_MULTISHOT, INLINE_READ, PLAIN, POLLS, QUIET,
+    READ_PAUSED, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WAITING, WRITES, stream_kind,
+};
+use crate::proactor::turn::events::MOST_EVENTS;
+use crate::sys::fork;
+use crate::sys::interest::Ready;
+use crate::words::error::{Error, ErrorKind};
+use crate::words::source::{Source, SourceKind, Ticket};
 
 /// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
 const USUAL: u32 = READABLE | REGISTERED | STREAM | INLINE_READ;

@@ -5,12 +5,23 @@
 //! buffer is theirs. (K4) A task in the kernel keeps its slot until the kernel has answered, or has
 //! given the task back.
 
-use super::*;
+use std::time::Duration;
+
+use crate::completion::Done;
+use crate::driver::parts;
 use crate::file::work::{Outcome, WorkItem};
 use crate::file::{Arguments, Task};
-use crate::op::{HIGH, LOW};
-use crate::parts;
-use crate::proactor::files::AssignedJob;
+use crate::kernel::Kernel;
+use crate::op::operation::InFlight;
+use crate::op::payload::Payload;
+use crate::op::{HIGH, LOW, Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::{Submitted, send_file};
+use crate::proactor::parts::files::AssignedJob;
+use crate::proactor::parts::state::{ABORTING, CLOSING, WRITABLE};
+use crate::words::error::{Error, ErrorKind, Limit, Reason};
+use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::table::NIL;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
 
 fn lane_of(flags: u8) -> Lane {

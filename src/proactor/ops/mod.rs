@@ -7,6 +7,7 @@ mod close;
 mod connect;
 mod datagram;
 mod descriptors;
+pub(in crate::proactor) mod end;
 mod file;
 mod inline_read;
 mod job;
@@ -15,16 +16,31 @@ mod poll;
 mod process;
 pub(super) mod race;
 mod read;
+pub(in crate::proactor) mod reads;
+pub(in crate::proactor) mod receive;
 pub(super) mod send_file;
+pub(in crate::proactor) mod started;
+pub(in crate::proactor) mod submit;
 pub(super) mod timer;
 mod write;
+pub(in crate::proactor) mod writes;
 
-use super::*;
 use file::NewReadAt;
 
+use crate::completion::verbs::Submit;
+use crate::kernel::Kernel;
+use crate::memory::buf::Buf;
+use crate::op::payload::Payload;
+use crate::op::{self, Family, MULTISHOT, Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::parts::report::Stats;
+use crate::words::error::{Reason, Rejected};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, Ticket};
+
 pub(super) use datagram::Expected;
-pub(super) use read::{EMPTY_COST, kernel_target, was_inline};
-pub(super) use write::{NewWrite, WriteParts, is_nothing};
+pub(super) use read::was_inline;
+pub(super) use write::NewWrite;
 
 /// When the driver tries an operation that may block.
 const TRIED: &str = "tried at submission; what would block waits for the edge";

@@ -1,6 +1,11 @@
 //! Operations that do nothing.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::Kernel;
+use crate::op::OpCode;
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::words::source::Source;
 
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]

@@ -1,6 +1,17 @@
 //! Polls, which wait for readiness, and operations that wait until a queue of writes is short.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::parts::operations::Slots;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::POLLED;
+use crate::sys::interest::Ready;
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::SourceKind;
 
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]

@@ -1,6 +1,16 @@
 //! Signals of this process and the exit of children, as operations on sources.
 
-use super::*;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel};
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::DUPLICATED;
+use crate::sys::fd::RawFd;
+use crate::words::error::Reason;
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind};
 
 /// How many bytes of the source's budget a signal costs.
 const SIGNAL_COST: usize = 1024;

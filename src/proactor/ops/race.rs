@@ -15,9 +15,24 @@
 //! writes, and both its directions are paused: nothing of it is tried. (N2) An attempt is in the
 //! list of its race from its beginning to its end, which closes its descriptor or gives it away.
 
-use super::*;
-use crate::clock::ns_of_duration;
-use crate::op::due_ns;
+use crate::completion::Done;
+use crate::driver::endpoint::ConnectOptions;
+use crate::kernel::{Calls, Connecting, Kernel};
+use crate::memory::buf::Buf;
+use crate::op::{OpCode, due_ns};
+use crate::proactor::Proactor;
+use crate::proactor::ops::timer::absolute;
+use crate::proactor::parts::state::{
+    CONNECTING, POLLED, READ_PAUSED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
+};
+use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
+use crate::sys::fd::RawFd;
+use crate::sys::socket_option::SocketOption;
+use crate::words::address::Address;
+use crate::words::clock::ns_of_duration;
+use crate::words::error::{Error, ErrorKind, Reason};
+use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::table::NIL;
 
 /// In the `count` of a connect: it belongs to the source that it makes.
 pub(in crate::proactor) const OF_SOURCE: u32 = 1;

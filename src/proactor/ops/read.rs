@@ -10,9 +10,22 @@
 //! What a kernel says it has written becomes the length of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use super::*;
-use crate::proactor::reads::BULK;
+use crate::completion::Done;
+use crate::kernel::{Calls, Kernel, Received};
+use crate::memory::buf::{Buf, Target};
+use crate::op::operation::Operation;
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::ops::reads::BULK;
+use crate::proactor::ops::submit::{MOST_BYTES, check_len};
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::FULL;
 use crate::sys::descriptor::VECTORS;
+use crate::sys::fd::RawFd;
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind, Ticket};
 
 /// What an attempt that moves nothing counts for in a source's share.
 pub(in crate::proactor) const EMPTY_COST: usize = 1024;

@@ -11,10 +11,22 @@
 //! the system cannot tell which bytes the page cache has, or if the cache has dropped the fetched
 //! bytes.
 
-use super::*;
+use crate::completion::{Completion, Done};
 use crate::file::Arguments;
 use crate::file::work::WorkItem;
-use crate::proactor::files::AssignedJob;
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::Target;
+use crate::op::payload::Payload;
+use crate::op::{Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::ops::submit::MOST_BYTES;
+use crate::proactor::parts::files::AssignedJob;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{INLINE_TICKET, RESERVED, STREAM, WRITE_PAUSED};
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Source, Ticket};
 use crate::workers::{JobClass, Lane};
 
 /// The driver looks for one byte in the page cache at each multiple of this distance, because the

@@ -1,7 +1,21 @@
 //! Times: timers, the deadlines of operations, and how both are moved.
 
-use super::*;
-use crate::op::RELATIVE;
+use std::num::NonZeroU32;
+
+use crate::completion::Done;
+use crate::kernel::Kernel;
+use crate::op::operation::InFlight;
+use crate::op::{Op, OpCode, RELATIVE};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::ops::race::OF_SOURCE;
+use crate::proactor::parts::operations::Slots;
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{INLINE_MULTISHOT, INLINE_READ, INLINE_TICKET, READS};
+use crate::words::error::{ErrorKind, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::Ticket;
+use crate::words::table::NIL;
 
 /// The ticket of a read that has rested in the source at `index`, and has a slot of its own since
 /// its deadline was set: the operation's `count` is the generation of the ticket.

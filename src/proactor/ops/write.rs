@@ -11,9 +11,25 @@
 
 use std::io::IoSlice;
 
-use super::*;
-use crate::proactor::reads::BULK;
+use crate::completion::{Completion, Done};
+use crate::kernel::{Calls, Kernel};
+use crate::memory::buf::Buf;
+use crate::op::operation::{InFlight, Operation};
+use crate::op::{self, Op, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::Submitted;
+use crate::proactor::ops::reads::BULK;
+use crate::proactor::ops::submit::{MOST_BYTES, check_most};
+use crate::proactor::parts::report::Stats;
+use crate::proactor::parts::state::{
+    BYTES, CLOSING, FULL, QUIET, STREAM, SourceState, WRITABLE, WRITE_PAUSED, WRITES,
+};
 use crate::sys::descriptor::VECTORS;
+use crate::sys::fd::RawFd;
+use crate::sys::fork;
+use crate::words::explain::Explain;
+use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::table::{NIL, Table};
 
 /// The flags that decide whether a write is the usual one, and the values that they must have.
 const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::BOUND;
 use crate::sys::Select;
-use crate::wake_state::WakeState;
+use crate::words::wake_state::WakeState;
 
 /// Two threads signal at the same time, and the loop blocks again between their signals.
 pub(super) fn no_signal_of_two_threads_is_lost<S: Select>() {

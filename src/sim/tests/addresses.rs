@@ -1,8 +1,8 @@
 //! Addresses of both ends, as a system says them.
 
 use super::*;
-use crate::address::Address;
-use crate::error::Reason;
+use crate::words::address::Address;
+use crate::words::error::Reason;
 
 const NOT_CONNECTED: Result<Address, Reason> = Err(Reason::Os(libc::ENOTCONN));
 

@@ -1,11 +1,11 @@
 //! A kernel that completes: its answers, and its faults.
 
 use super::*;
-use crate::buf::Buf;
-use crate::error::Reason;
 use crate::file::OpenOptions;
+use crate::memory::buf::Buf;
 use crate::op::OpCode;
-use crate::source::Ticket;
+use crate::words::error::Reason;
+use crate::words::source::Ticket;
 
 /// The faults that only such a kernel has.
 pub(super) const FAULTS: [&str; 6] =

@@ -1,11 +1,11 @@
 //! Counters: exact at every moment, without a scan of a table.
 
 use super::*;
-use crate::buf::Buf;
-use crate::config::Config;
+use crate::driver::config::Config;
+use crate::memory::buf::Buf;
 use crate::proactor::Proactor;
-use crate::source::Ticket;
-use crate::table::LOOKED_THROUGH;
+use crate::words::source::Ticket;
+use crate::words::table::LOOKED_THROUGH;
 
 /// A watcher whose driver can be asked for more than a `Driver` tells.
 type Simulated = Watcher<Proactor<Sim>>;

@@ -1,10 +1,10 @@
 //! Batches of datagrams that are cut short, denied, interrupted, and that have a bad datagram.
 
 use super::*;
-use crate::address::Address;
-use crate::endpoint::DatagramOptions;
-use crate::error::ErrorKind;
+use crate::driver::endpoint::DatagramOptions;
 use crate::sim::Injected;
+use crate::words::address::Address;
+use crate::words::error::ErrorKind;
 
 const RECEIVE: u64 = 1 << 32;
 const COUNT: usize = 300;

@@ -222,7 +222,7 @@ fn work(sim: &Sim) -> u64 {
     for file in opened {
         let block = |i: u64| {
             let bytes: Vec<u8> = pattern(8192).iter().map(|byte| byte ^ i as u8).collect();
-            crate::aligned::AlignedBuf::from_slice(&bytes, 4096)
+            crate::memory::aligned::AlignedBuf::from_slice(&bytes, 4096)
         };
         let mut missing: BTreeSet<u64> = (0..BLOCKS).collect();
         while !missing.is_empty() {
@@ -258,7 +258,7 @@ fn work(sim: &Sim) -> u64 {
                 sim.drop_caches();
             }
             loop {
-                let into = crate::aligned::AlignedBuf::with_capacity(8192, 4096);
+                let into = crate::memory::aligned::AlignedBuf::with_capacity(8192, 4096);
                 match run(&mut watcher, Op::read_at(file, into, i * 8192)).result {
                     Ok(Done::Read(data)) => break assert!(*data == *block(i), "block {i}"),
                     Err(error) => assert_eq!(Some(error.kind()), EIO),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
-use crate::error::{Limit, Reason};
+use crate::words::error::{Limit, Reason};
 
 /// The order in which twenty jobs end, when the last one does, and the hash of the run.
 fn order(seed: u64) -> (Vec<u64>, Duration, u64) {

@@ -2,8 +2,8 @@
 //! address.
 
 use super::*;
-use crate::address::Address;
 use crate::sim::Link;
+use crate::words::address::Address;
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [10, 0, 0, 2];

@@ -1,8 +1,8 @@
 //! Signals and children come when the test says, the same way each time.
 
 use super::*;
-use crate::error::Reason;
 use crate::sys::signals::{SIGTERM, SIGUSR1, SIGUSR2};
+use crate::words::error::Reason;
 
 /// Signals, children and timers in one run: the completions in order, and the hash of the trace.
 fn run(seed: u64, faults: Faults, last: i32) -> (Vec<String>, u64) {

@@ -1,7 +1,7 @@
 //! A simulation refuses unsupported operations with a reason of their own.
 
 use super::*;
-use crate::error::Reason;
+use crate::words::error::Reason;
 
 #[test]
 fn a_socket_is_no_file_and_there_are_no_directories() {

@@ -10,15 +10,16 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::*;
-use crate::buf::Buf;
-use crate::buf::swap::Pool;
-use crate::config::Config;
+use crate::driver::config::Config;
 use crate::driver::remote::Wake;
-use crate::explain::Explain;
-use crate::proactor::{Answer, Kernel, Proactor, Started};
-use crate::source::SourceKind;
+use crate::kernel::{Answer, Kernel, Started};
+use crate::memory::buf::Buf;
+use crate::memory::buf::swap::Pool;
+use crate::proactor::Proactor;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::target::Target;
+use crate::words::explain::Explain;
+use crate::words::source::SourceKind;
 
 /// The answers that the test has planned, and the operations that the kernel was asked for.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Virtual time in the simulation.
 
 use super::*;
-use crate::config::Config;
+use crate::driver::config::Config;
 
 /// The timer of a program that always has work still fires, whether the program resubmits nops for
 /// ever or posts messages for ever. The same seed still gives the same run.

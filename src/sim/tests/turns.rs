@@ -1,7 +1,7 @@
 //! Several watchers that take turns; notes and random numbers; the error when no event is left.
 
 use super::*;
-use crate::error::Reason;
+use crate::words::error::Reason;
 
 /// Three clients and a server, each in a watcher of its own: what the server has heard, in order,
 /// and the hash of the run.

@@ -1,0 +1,367 @@
+//! The kernels that a proactor runs on: a selector, the attempt calls and a clock.
+//!
+//! A [`Kernel`] is what a [`Proactor`](crate::proactor::Proactor) runs on, and [`Calls`] are its
+//! calls. [`Os`] is the system with a selector, `ring::Ring` (Linux) the system with io_uring,
+//! [`Sim`](crate::sim::Sim) a simulated one, with a seed and virtual time. An attempt never blocks.
+//! It returns the number of bytes that it moved, or `-errno`. After `-EAGAIN` the selector reports
+//! when another attempt is worth it.
+//!
+//! Programs have no use for this module. Authors of kernels implement [`Kernel`] and build a
+//! watcher with [`Proactor::with_kernel`](crate::proactor::Proactor::with_kernel) and
+//! [`Watcher::with_driver`](crate::Watcher::with_driver).
+
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+pub(crate) mod aio;
+#[path = "no_aio.rs"]
+#[cfg(not(all(target_os = "linux", not(windlass_kqueue))))]
+pub(crate) mod aio;
+mod batches;
+mod calls;
+mod file_engine;
+mod os;
+mod os_calls;
+mod process_fds;
+pub(crate) mod quirks;
+#[cfg(all(target_os = "linux", not(windlass_kqueue)))]
+pub mod ring;
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use crate::completion::Done;
+use crate::driver::config::Config;
+use crate::file::{FileAnswer, FileFacts, FileRequest};
+use crate::memory::aligned::AlignedBuf;
+use crate::memory::buf::swap::Pool;
+use crate::memory::buf::{Buf, Target};
+use crate::sys::fd::{BorrowedFd, RawFd};
+use crate::sys::interest::Ready;
+use crate::sys::waker::Wake;
+use crate::words::clock;
+use crate::words::error::{Error, Reason};
+use crate::words::explain::Explain;
+use crate::words::source::{Handle, SourceKind};
+
+pub use crate::file::work::WorkItem;
+pub use calls::Calls;
+pub use os::Os;
+pub use os_calls::OsCalls;
+
+/// The key of the kernel's own wake event.
+pub const WAKE: u64 = u64::MAX;
+
+/// The key of the kernel's own event that says that work on files has ended.
+pub const FILES: u64 = u64::MAX - 1;
+
+/// The result of a receiving attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes, or `-errno`.
+    pub moved: isize,
+    /// The attempt returned less than there was: it stopped at passed descriptors, or it cut a
+    /// datagram that is longer than the memory.
+    pub cut: bool,
+}
+
+impl Received {
+    /// An answer that was not cut.
+    #[inline(always)]
+    pub const fn plain(moved: isize) -> Received {
+        Received { moved, cut: false }
+    }
+}
+
+/// How far an attempt to connect has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connecting {
+    /// It is connected.
+    Done,
+    /// The connect goes on. The socket becomes writable when the connect has ended.
+    GoesOn,
+    /// The listener of a Unix socket has no room, and no event will tell when it has: the proactor
+    /// tries again later.
+    Full,
+}
+
+/// Whether a kernel takes an operation that it is to complete by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// The kernel has the operation, and will answer.
+    Yes,
+    /// The kernel does not complete such operations: the proactor tries it.
+    No,
+    /// The kernel has no buffer for the operation.
+    Starved,
+}
+
+/// What a kernel tells of an operation that it has started.
+#[derive(Debug)]
+pub struct Answer {
+    /// The key that the operation was started with; 0 for an answer to no operation.
+    pub key: u64,
+    /// Whether the operation is the source's write, and not its read.
+    pub write: bool,
+    /// Bytes, or `-errno`, or [`POLL_ENDED`](Answer::POLL_ENDED).
+    pub moved: isize,
+    /// The received bytes, if the kernel has chosen the buffer.
+    pub data: Buf,
+    /// Whether the operation goes on, and further answers follow.
+    pub more: bool,
+}
+
+impl Answer {
+    /// The registration of the source has ended by itself.
+    pub const POLL_ENDED: isize = isize::MIN;
+    /// The kernel did not find the operation that was to [stop](Kernel::stop). It may not have
+    /// ended.
+    pub const NOT_STOPPED: isize = isize::MIN + 1;
+    /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told to
+    /// end it: the operation ends soon.
+    pub const STOPPING: isize = isize::MIN + 2;
+}
+
+/// A selector, the attempt calls and a clock.
+///
+/// Most kernels say when an attempt is worth it. A kernel that [completes](Kernel::COMPLETES) can
+/// also take over reads and writes of stream sockets. It gets at most one read and one write of a
+/// source at a time, with the key of the source. It answers in one of the next `select`s.
+///
+/// # Safety
+/// An attempt that returns `n` received bytes has written the first `n` bytes of its target (of its
+/// targets, one after the other), and `n` is at most their length. The same holds for the answer of
+/// a started operation. The kernel does not use the memory of an operation after its last answer.
+#[allow(unsafe_code)]
+#[allow(unused_variables)] // a default ignores what it is given
+pub unsafe trait Kernel {
+    /// Its calls on descriptors.
+    type Calls: Calls;
+
+    /// Whether it can complete operations by itself.
+    const COMPLETES: bool = false;
+    /// Whether a registration reports for as long as it exists. If not, the proactor calls
+    /// [`arm`](Kernel::arm) before each `select`, with what it waits for.
+    const EDGES: bool = true;
+
+    /// Whether a TCP socket registered for writes reports room only after a write found none. If
+    /// each acknowledgement reports room, the socket is registered for writes only while a write
+    /// waits.
+    const QUIET_WRITES: bool = true;
+
+    /// Whether files and memory can be registered with this kernel.
+    const REGISTERS: bool = false;
+
+    /// Whether this kernel has files, and threads for work on them.
+    const FILES: bool = false;
+
+    /// Whether this kernel runs jobs itself, without threads.
+    const TASKS: bool = false;
+
+    /// What `explain` calls it.
+    fn name(&self) -> &'static str;
+
+    /// The first generation of a watcher's names. It is far from those of other watchers, so that
+    /// their names are stale in this one. A simulated kernel returns one that is the same in each
+    /// run.
+    fn start(&mut self) -> u32 {
+        0
+    }
+
+    /// The time in nanoseconds since the process' base `Instant`: that of the system's monotonic
+    /// clock, or a virtual time.
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    /// Called at the start of each turn: a kernel with virtual time advances it here. (A turn with
+    /// completions to deliver does not call `select`.)
+    #[inline(always)]
+    fn turn(&mut self) {}
+
+    /// Waits at most `timeout_ns` (`None`: for ever) for events. Returns their number.
+    ///
+    /// # Errors
+    /// What the system reports for the wait.
+    fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize>;
+
+    /// Event `i` of the last `select`: its key, and the conditions that hold.
+    fn event(&self, i: usize) -> (u64, Ready);
+
+    /// Registers `fd` for reads, and if `writes` is true also for writes: edge-triggered, until it
+    /// is deregistered. `again` is true if `fd` is registered already, and writes are to be added.
+    ///
+    /// # Errors
+    /// The errno.
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
+
+    /// Sets what the proactor waits for on a registered descriptor, until a `select` has reported
+    /// an event of the descriptor. `None` stands for nothing. Called only if
+    /// [`EDGES`](Kernel::EDGES) is false.
+    #[inline(always)]
+    fn arm(&mut self, fd: RawFd, key: u64, on: Option<Ready>) {}
+
+    /// Ends a registration.
+    fn deregister(&mut self, fd: RawFd, key: u64);
+
+    /// The answer in event `i`, if the event is an answer.
+    fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
+        None
+    }
+
+    /// Whether the kernel itself repeats multishot receives on such sources.
+    #[inline(always)]
+    fn repeats(&mut self, kind: SourceKind) -> bool {
+        true
+    }
+
+    /// Whether the kernel takes over writes on such sources.
+    #[inline(always)]
+    fn sends(&mut self, kind: SourceKind) -> bool {
+        kind == SourceKind::Stream
+    }
+
+    /// Starts to receive, into `to` or a buffer of the kernel's choice; again and again if
+    /// `multishot`.
+    ///
+    /// # Safety
+    /// The caller must not free, move or use the memory before the last answer.
+    unsafe fn start_recv(
+        &mut self,
+        fd: RawFd,
+        key: u64,
+        to: Option<Target<'_>>,
+        multishot: bool,
+        pool: &mut Pool,
+    ) -> Started {
+        Started::No
+    }
+
+    /// Starts to send parts, one after the other.
+    ///
+    /// # Safety
+    /// The caller must not free, move or change the memory before the answer.
+    unsafe fn start_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
+        Started::No
+    }
+
+    /// Asks for the end of the source's read or write. The answer of that operation tells how it
+    /// ended.
+    fn stop(&mut self, key: u64, write: bool) {}
+
+    /// The number of buffers available to a buffer-less read that is [started](Kernel::start_recv)
+    /// now.
+    fn buffers(&mut self, pool: &mut Pool) -> usize {
+        pool.available(false)
+    }
+
+    /// Whether the kernel has lost answers since [`recovered`](Kernel::recovered): some started
+    /// operations may never be answered. Called after each `select`.
+    fn has_lost(&mut self) -> bool {
+        false
+    }
+
+    /// Cancels all started operations and all registrations. Returns true when the kernel has no
+    /// operation any more (except file work), so that the memory of the operations is free. Called
+    /// repeatedly, before each `select`.
+    fn recall(&mut self) -> bool {
+        true
+    }
+
+    /// Starts over, with no operations and no registrations. `empty` tells whether a `recall` has
+    /// returned true.
+    fn recovered(&mut self, pool: &mut Pool, empty: bool) {}
+
+    /// Makes another kernel like this one for a forked child. The child can use neither this kernel
+    /// nor its registrations.
+    ///
+    /// # Errors
+    /// What the system reports; [`Reason::Unsupported`] where there is no other.
+    fn renew(&self, config: &Config) -> io::Result<Self>
+    where
+        Self: Sized,
+    {
+        Err(Reason::Unsupported.into())
+    }
+
+    /// Gives up the operations that were not answered in time. The proactor never uses their memory
+    /// again.
+    fn abandon(&mut self) {}
+
+    /// A buffer of at least `len` bytes in memory that is registered with the kernel, if enough of
+    /// it is left.
+    fn registered_buf(&mut self, len: usize) -> Option<AlignedBuf> {
+        None
+    }
+
+    /// Starts work on a file, if the kernel can do it without blocking a thread of the program.
+    /// Returns false if threads must do the work.
+    ///
+    /// # Safety
+    /// The caller must not free, move or change the memory, nor the array of a list, before the
+    /// answer.
+    unsafe fn start_file(&mut self, request: FileRequest<'_>, facts: FileFacts) -> bool {
+        false
+    }
+
+    /// The next answer to work that [`start_file`](Kernel::start_file) has started. Called after
+    /// each `select`, until it returns `None`.
+    fn file_answer(&mut self) -> Option<FileAnswer> {
+        None
+    }
+
+    /// Whether [`file_answer`](Kernel::file_answer) has an answer that no event reports.
+    fn has_file_answers(&self) -> bool {
+        false
+    }
+
+    /// Asks for the end of work on a file. The answer of that work tells how it ended.
+    fn stop_file(&mut self, key: u64) {}
+
+    /// Starts a job, a look-up, or blocking work on a file. A later `select` reports its end.
+    /// Called only if [`TASKS`](Kernel::TASKS) is true.
+    ///
+    /// # Errors
+    /// Returns work that this kernel cannot do.
+    fn start_task(&mut self, key: u64, work: WorkItem) -> Result<(), WorkItem> {
+        Err(work)
+    }
+
+    /// Takes back a task that has not begun; `None` if it has.
+    fn cancel_task(&mut self, key: u64) -> Option<WorkItem> {
+        None
+    }
+
+    /// The key and the result of the next task that has ended. Called after each `select`, until it
+    /// returns `None`.
+    fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+        None
+    }
+
+    /// How many tasks wait, and how many run.
+    fn task_counts(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Its calls that change nothing.
+    fn calls(&self) -> &Self::Calls;
+
+    /// Its calls.
+    fn calls_mut(&mut self) -> &mut Self::Calls;
+
+    /// How other threads end a `select`.
+    fn waker(&self) -> Arc<dyn Wake>;
+
+    /// Closes `fd`.
+    fn close(&mut self, fd: RawFd);
+
+    /// Hands `fd` over as an owned handle.
+    fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle;
+
+    /// The selector's own descriptor.
+    fn pollable(&self) -> Option<BorrowedFd<'_>>;
+
+    /// System calls by name.
+    fn system_calls(&self) -> Vec<(&'static str, u64)>;
+
+    /// Adds rows about the selector.
+    fn explain(&self, explain: &mut Explain);
+}

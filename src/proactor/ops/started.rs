@@ -1,0 +1,409 @@
+//! Operations that the kernel completes by itself: at most one read and one write of a source.
+//!
+//! The driver starts them where it would otherwise try them. They keep their slot and their memory
+//! until the kernel's last answer, which ends them. A cancel, a deadline or an abort is only a
+//! request.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! (K1) A started operation keeps its slot, and so its buffer, until its last answer. (K2) The
+//! kernel answers with the number of bytes that it has written.
+
+use crate::kernel::{Answer, Kernel, Started};
+use crate::memory::leaked::{PATIENCE_NS, leak, leave_to_kernel};
+use crate::op::operation::InFlight;
+use crate::op::{Family, OpCode};
+use crate::proactor::Proactor;
+use crate::proactor::ops::read::kernel_target;
+use crate::proactor::ops::write::{WriteParts, is_nothing};
+use crate::proactor::parts::operations::Slots;
+use crate::proactor::parts::state::{
+    ABORTING, CLOSING, FULL, POLLED, POLLS, READ_BUSY, READABLE, REGISTERED, STREAM, UNSETTLED,
+    WRITABLE, WRITE_BUSY, WRITES_REGISTERED,
+};
+use crate::words::error::ErrorKind;
+use crate::words::source::Ticket;
+
+/// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
+/// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
+/// operation to a thread.)
+const MOST_STOPS: usize = 160;
+/// How long one wait for threads of the kernel takes at most, and how many such waits a turn makes.
+/// These threads end cancelled operations.
+const THREAD_WAIT_NS: u64 = 100_000;
+const MOST_THREAD_WAITS: u32 = 20;
+
+impl<K: Kernel> Proactor<K> {
+    /// Starts the read at the head of the queue, if the kernel completes such reads. False if the
+    /// loop must try it.
+    ///
+    /// The loop itself reads bulk data, and writes it, one source after the other: the kernel would
+    /// read from all sources before the program writes to the first, and their bytes would not fit
+    /// into the cache. Only if the loop has no swap buffer for a read, the kernel may have one.
+    pub(in crate::proactor) fn begin_read(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        let slot = state.reads.head;
+        let (op, pool) = (&mut self.ops[slot], &mut self.memory.pool);
+        let is_bulk = state.has(FULL) && !op.multishot;
+        if !state.has(STREAM) || is_bulk && (op.code != OpCode::Read || pool.available(false) > 0) {
+            return false;
+        }
+        let key = state.name(index).key();
+        let repeats = op.multishot && self.kernel.repeats(state.kind());
+        let Some(to) = kernel_target(op, pool.is_scarce()) else { return false };
+        // SAFETY: K1: the operation keeps its slot and its buffer until its last answer.
+        match unsafe { self.kernel.start_recv(state.fd, key, to, repeats, pool) } {
+            Started::Yes => {
+                op.in_flight = InFlight::Started;
+                state.flags |= READ_BUSY;
+                self.kernel_ops.busy += 1;
+                self.sched.waits.begun += 1;
+                true
+            }
+            // A read behind a lease must not wait for memory, because it holds some.
+            Started::Starved if op.buf.is_unique_lease() => false,
+            // The loop's own swap buffer has room.
+            Started::Starved if self.memory.pool.available(false) > 0 => false,
+            Started::Starved => {
+                self.wait_for_buffer(index);
+                true
+            }
+            Started::No => false,
+        }
+    }
+
+    /// Starts the writes at the head of the queue, as many as one message takes. False if the loop
+    /// must try them.
+    pub(in crate::proactor) fn begin_write(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        if !state.has(STREAM) || self.ops[state.writes.head].code.family() != Family::Write {
+            return false;
+        }
+        if !self.kernel.sends(state.kind()) {
+            return false;
+        }
+        if is_nothing(state, &self.ops[state.writes.head]) {
+            return false;
+        }
+        let parts = WriteParts::of_writes(&self.ops.table, state.writes.head, usize::MAX);
+        let key = state.name(index).key();
+        // SAFETY: K1: the operations keep their slots and their buffers until the answer.
+        if unsafe { self.kernel.start_send(state.fd, key, parts.as_slice()) } != Started::Yes {
+            return false;
+        }
+        let mut rest = parts.bytes;
+        state.flags |= WRITE_BUSY;
+        self.kernel_ops.busy += 1;
+        let mut slot = state.writes.head;
+        while rest > 0 {
+            let op = &mut self.ops[slot];
+            op.in_flight = InFlight::Started;
+            rest = rest.saturating_sub(op.buf.len() - op.moved as usize);
+            slot = op.next;
+        }
+        true
+    }
+
+    /// Applies an answer of the kernel.
+    #[inline]
+    pub(in crate::proactor) fn answered(&mut self, answer: Answer) {
+        let index = answer.key as u32;
+        let Some(state) = self.sources.table.find_key(index, (answer.key >> 32) as u32) else {
+            // No source has this key; a buffer in the answer goes back to the pool.
+            if answer.key != 0 {
+                self.stats.counters.stale_events += 1;
+            }
+            return;
+        };
+        if answer.moved == Answer::POLL_ENDED {
+            state.flags &= !(REGISTERED | WRITES_REGISTERED);
+            state.flags |= READABLE | WRITABLE | UNSETTLED;
+            state.flags |= if state.has(POLLS) { POLLED } else { 0 };
+            return self.enqueue(index);
+        }
+        if answer.moved == Answer::STOPPING {
+            self.kernel_ops.stopping = true;
+            return;
+        }
+        if answer.moved == Answer::NOT_STOPPED {
+            let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
+            if state.has(busy) {
+                let head = if answer.write { state.writes.head } else { state.reads.head };
+                // The operation may be a newer one, which was not told to end.
+                if self.is_any_ending_from(head) {
+                    self.kernel.stop(answer.key, answer.write);
+                    self.kernel_ops.cancels_pending = true;
+                }
+            }
+            return;
+        }
+        if answer.write {
+            state.flags &= !WRITE_BUSY;
+            self.kernel_ops.busy -= 1;
+            self.write_answered(index, answer.moved);
+        } else {
+            if !answer.more {
+                state.flags &= !READ_BUSY;
+                self.kernel_ops.busy -= 1;
+            }
+            self.read_answered(index, answer);
+        }
+    }
+
+    fn read_answered(&mut self, index: u32, answer: Answer) {
+        let Answer { moved, data, more, .. } = answer;
+        let slot = self.sources[index].reads.head;
+        let op = &mut self.ops[slot];
+        let ending = op.in_flight.ending();
+        if !more {
+            op.in_flight = InFlight::No;
+        }
+        if moved > 0 {
+            self.note_bytes(index);
+            self.read_op_answered(index, slot, moved as u32, data, more, ending);
+        } else if moved == 0 {
+            self.read_stopped(index, slot, 0);
+        } else {
+            match (-moved as i32, ending) {
+                (
+                    libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN,
+                    Some(kind),
+                ) => self.fail(slot, kind),
+                // While the pool is scarce, a multishot read continues in the loop, not in the
+                // kernel.
+                (libc::ENOBUFS, None)
+                    if !(op.buf.is_unique_lease()
+                        || op.multishot && self.memory.pool.is_scarce())
+                        && self.buffers_of_kernel_or_loop() == 0 =>
+                {
+                    self.wait_for_buffer(index);
+                }
+                (libc::ECANCELED | libc::EINTR | libc::ENOBUFS, None) => {}
+                _ => self.read_stopped(index, slot, moved),
+            }
+        }
+        if !more {
+            self.end_marked(self.sources[index].reads.head);
+            self.go_on(index);
+        }
+    }
+
+    fn write_answered(&mut self, index: u32, moved: isize) {
+        let mut slots = Slots(self.sources[index].writes.head);
+        while let Some(slot) = slots.next(&self.ops)
+            && self.ops[slot].in_flight != InFlight::No
+        {
+            // An operation that was told to end keeps its mark, and ends below.
+            if self.ops[slot].in_flight == InFlight::Started {
+                self.ops[slot].in_flight = InFlight::No;
+            }
+        }
+        if moved >= 0 {
+            self.advance_queue(index, moved as u32);
+        } else if !matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
+            let head = self.sources[index].writes.head;
+            let kept = self.ops[head].in_flight;
+            self.ops[head].in_flight = InFlight::No;
+            self.write_stopped(index, head, moved);
+            if self.sources[index].writes.head == head {
+                self.ops[head].in_flight = kept;
+            }
+        }
+        self.end_marked(self.sources[index].writes.head);
+        if matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
+            self.copy_returned_leases(index);
+        }
+        self.go_on(index);
+    }
+
+    /// Ends the operations that were told to end while the kernel had another operation of their
+    /// queue.
+    pub(in crate::proactor) fn end_marked(&mut self, head: u32) {
+        let mut slots = Slots(head);
+        while let Some(slot) = slots.next(&self.ops) {
+            let op = &mut self.ops[slot];
+            let Some(kind) = op.in_flight.ending() else { continue };
+            op.in_flight = InFlight::No;
+            let whole =
+                matches!(kind, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Overflow);
+            let tears = op.code.tears() && op.moved > 0 && !whole;
+            self.fail(slot, kind);
+            if tears {
+                // This end has torn the writes behind it, so none is left.
+                return;
+            }
+        }
+    }
+
+    /// Continues both directions of a source: starts the next operations, or closes a source that
+    /// was aborted meanwhile.
+    pub(in crate::proactor) fn go_on(&mut self, index: u32) {
+        let state = &self.sources[index];
+        if state.has(ABORTING) {
+            // Threads may still have work on a file.
+            if !self.is_in_kernel(index) {
+                self.close_source(index);
+            }
+            return;
+        }
+        if state.can_read()
+            || state.can_write()
+            // A close may have waited for the end of a read.
+            || state.has(CLOSING) && self.need_no_room(index)
+        {
+            self.enqueue(index);
+        }
+    }
+
+    /// Cancels an operation in the kernel: the kernel's answer ends it.
+    pub(in crate::proactor) fn stop(&mut self, slot: u32, kind: ErrorKind) {
+        let op = &mut self.ops[slot];
+        if op.in_flight.ending().is_some() {
+            return;
+        }
+        op.in_flight = InFlight::of(kind);
+        self.ops.deadlines.remove(slot);
+        // `withdraw` has already asked the kernel to end work on a file.
+        if self.ops[slot].code.is_file() {
+            return;
+        }
+        let op = &self.ops[slot];
+        let write = !op.code.is_read();
+        let key = self.sources[op.source].name(op.source).key();
+        self.kernel.stop(key, write);
+        self.kernel_ops.cancels_pending = true;
+    }
+
+    /// Cancels an operation in the kernel, unless it is done already.
+    pub(in crate::proactor) fn cancel_started(&mut self, ticket: Ticket) -> bool {
+        let alive = |this: &mut Self| {
+            let op = this.ops.table.find(ticket.index(), ticket.generation());
+            op.is_some_and(|op| op.in_flight.ending().is_none())
+        };
+        if K::COMPLETES && alive(self) {
+            self.reap();
+        }
+        let told = alive(self);
+        if told {
+            self.fail(ticket.index(), ErrorKind::Cancelled);
+            if K::COMPLETES {
+                self.reap();
+            }
+        }
+        told
+    }
+
+    /// Ends a queue whose head the kernel has: all of its operations end when the answer comes.
+    pub(in crate::proactor) fn stop_queue(&mut self, head: u32, kind: ErrorKind) {
+        let mut slots = Slots(self.ops[head].next);
+        while let Some(slot) = slots.next(&self.ops) {
+            if self.ops[slot].in_flight.ending().is_none() {
+                self.ops.deadlines.remove(slot);
+                self.ops[slot].in_flight = InFlight::of(kind);
+            }
+        }
+        self.stop(head, kind);
+    }
+
+    /// Whether an operation that the kernel has was told to end. `head` is the first operation of
+    /// the queue. The kernel has several of them if they go out in one message.
+    fn is_any_ending_from(&self, head: u32) -> bool {
+        let mut started = self.ops.queue(head).take_while(|op| op.in_flight != InFlight::No);
+        started.any(|op| op.in_flight.ending().is_some())
+    }
+
+    /// The number of operations of a source that were told to end and have not ended.
+    pub(in crate::proactor) fn count_ending(&self, index: u32) -> usize {
+        let state = &self.sources[index];
+        let heads = [state.reads.head, state.writes.head, state.polls].into_iter();
+        let all = heads.flat_map(|head| self.ops.queue(head));
+        all.filter(|op| op.in_flight.ending().is_some()).count()
+    }
+
+    /// Enters the kernel, so that operations that were just told to end can end. The kernel does
+    /// not find an operation that is between two states: then the loop asks again. If a thread of
+    /// the kernel has the operation, the loop waits for a moment; if the thread needs longer, the
+    /// answer comes in a later turn.
+    pub(in crate::proactor) fn reap(&mut self) {
+        let mut waits_left = MOST_THREAD_WAITS;
+        self.kernel_ops.stopping = false;
+        for _ in 0..MOST_STOPS {
+            self.kernel_ops.cancels_pending = false;
+            loop {
+                match self.kernel.select(Some(0)) {
+                    Ok(count) => {
+                        self.apply(count);
+                        if !self.sched.select_was_full {
+                            break;
+                        }
+                    }
+                    Err(_) => return self.take_file_answers(),
+                }
+            }
+            if self.kernel_ops.stopping && !self.kernel_ops.cancels_pending {
+                waits_left = self.await_threads(waits_left);
+            }
+            if !self.kernel_ops.cancels_pending {
+                return;
+            }
+        }
+    }
+
+    /// Waits for answers of kernel threads that were told to stop, at most `waits_left` times.
+    /// Returns how many of these waits are left.
+    #[cold]
+    fn await_threads(&mut self, mut waits_left: u32) -> u32 {
+        while waits_left > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
+            waits_left -= 1;
+            match self.kernel.select(Some(THREAD_WAIT_NS)) {
+                Ok(count) => self.apply(count),
+                Err(_) => return 0,
+            }
+        }
+        waits_left
+    }
+
+    /// Whether the kernel has an operation that was told to end.
+    fn is_any_ending(&self) -> bool {
+        let mut slots = self.ops.table.occupied();
+        slots.any(|slot| self.ops[slot].in_flight.ending().is_some())
+    }
+
+    /// Waits for the kernel to end its operations, for a bounded time.
+    pub(in crate::proactor) fn drain(&mut self) {
+        let until = self.kernel.now_ns().saturating_add(PATIENCE_NS);
+        while self.kernel_ops.busy > 0 {
+            let left = until.saturating_sub(self.kernel.now_ns());
+            if left == 0 {
+                return;
+            }
+            match self.kernel.select(Some(left)) {
+                Ok(count) => self.apply(count),
+                // Answers that have already come need no wait.
+                Err(_) => return self.take_file_answers(),
+            }
+        }
+    }
+
+    /// Leaks the buffer of an operation to the kernel. What a read has moved goes with its buffer.
+    pub(in crate::proactor) fn leave(&mut self, slot: u32) {
+        let op = &mut self.ops[slot];
+        leak(op.buf.take());
+        if op.code.fills() {
+            op.moved = 0;
+        }
+    }
+
+    /// Leaves the memory of all operations that the kernel has not ended to the kernel, for ever.
+    pub(in crate::proactor) fn leak(&mut self) {
+        self.kernel.abandon();
+        leave_to_kernel(std::mem::take(&mut self.files.lists));
+        let started: Vec<u32> = self.ops.table.occupied().collect();
+        for slot in started {
+            if self.ops[slot].in_flight != InFlight::No {
+                self.leave(slot);
+            }
+        }
+    }
+}

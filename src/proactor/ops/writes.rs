@@ -1,0 +1,35 @@
+//! Writes of a source: attempts of the operations that send bytes or datagrams, connect, shut down
+//! or close.
+
+use crate::kernel::Kernel;
+use crate::proactor::Proactor;
+use crate::proactor::parts::state::WRITE_PAUSED;
+use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
+use crate::words::error::ErrorKind;
+
+const fn is(moved: isize, errno: i32) -> bool {
+    moved == -(errno as isize)
+}
+
+impl<K: Kernel> Proactor<K> {
+    /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.
+    pub(in crate::proactor) fn run_writes(&mut self, index: u32, left: &mut usize) {
+        while *left > 0 && self.sources[index].can_write() {
+            if K::COMPLETES && self.begin_write(index) {
+                return;
+            }
+            self.attempt_write(index, left);
+        }
+    }
+
+    pub(in crate::proactor) fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
+        if is(moved, libc::EAGAIN) {
+            self.block_write(index);
+        } else if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
+            // No edge says that the kernel has memory again.
+            self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+        } else if !is(moved, libc::EINTR) {
+            self.fail(slot, ErrorKind::Os(-moved as i32));
+        }
+    }
+}

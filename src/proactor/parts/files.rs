@@ -1,0 +1,83 @@
+//! The bookkeeping of file work and jobs: which of them threads have, and which the kernel has.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::file::ListVectors;
+use crate::file::work::WorkItem;
+use crate::proactor::ops::send_file::Fetch;
+use crate::workers::{JobHandle, Workers};
+
+/// A job that was given to a thread or to the kernel.
+pub(in crate::proactor) enum AssignedJob {
+    /// To a thread.
+    Thread(JobHandle<WorkItem>),
+    /// To a kernel without threads, under this key.
+    Kernel(u64),
+}
+
+/// The work on files of a proactor, made at its first use.
+#[derive(Default)]
+pub(in crate::proactor) struct Files {
+    pub(in crate::proactor) workers: Option<Workers<WorkItem>>,
+    /// By slot: the jobs that workers have, or that the kernel has instead of workers.
+    pub(in crate::proactor) jobs: HashMap<u32, AssignedJob>,
+    /// The slots of operations that the kernel handed back while the workers had the most jobs that
+    /// they may have.
+    pub(in crate::proactor) parked: VecDeque<u32>,
+    /// The vectors of the lists that the kernel has, by slot.
+    pub(in crate::proactor) lists: HashMap<u32, ListVectors>,
+    /// Empty vectors, kept for their memory.
+    pub(in crate::proactor) spare_lists: Vec<ListVectors>,
+    /// The number of operations that the kernel has.
+    pub(in crate::proactor) in_kernel: u32,
+    /// The number of tasks that the kernel has instead of threads.
+    pub(in crate::proactor) tasks: usize,
+    /// By the slot of the socket: the bytes that threads read ahead for `send_file`.
+    pub(in crate::proactor) fetches: HashMap<u32, Fetch>,
+    /// By the number of a fetch: the slot of the file whose descriptor the fetching thread uses.
+    pub(in crate::proactor) fetched_files: HashMap<u32, u32>,
+    /// The number of the last fetch.
+    pub(in crate::proactor) last_fetch: u32,
+    pub(in crate::proactor) counts: FileCounts,
+}
+
+impl Files {
+    /// Memory for the vectors of a list.
+    pub(in crate::proactor) fn vectors(&mut self) -> ListVectors {
+        self.spare_lists.pop().unwrap_or_default()
+    }
+
+    pub(in crate::proactor) fn keep_vectors(&mut self, list: ListVectors) {
+        const KEPT: usize = 64;
+        if self.spare_lists.len() < KEPT {
+            self.spare_lists.push(list);
+        }
+    }
+}
+
+#[derive(Default)]
+pub(in crate::proactor) struct FileCounts {
+    /// Reads that were done at submission.
+    pub(in crate::proactor) at_once: u64,
+    /// Operations that were given to the kernel, and those that it handed back.
+    pub(in crate::proactor) started: u64,
+    pub(in crate::proactor) handed_back: u64,
+    /// Operations and tasks that were given to workers; and how many of them run one after the
+    /// other on their file.
+    pub(in crate::proactor) jobs: u64,
+    pub(in crate::proactor) in_strands: u64,
+    /// Pieces of files that threads read before they were sent.
+    pub(in crate::proactor) fetches: u64,
+}
+
+impl Files {
+    /// The number of operations that threads have, that wait for a thread, or that the kernel has
+    /// instead of threads.
+    pub(in crate::proactor) fn at_work(&self) -> usize {
+        self.jobs.len() + self.parked.len()
+    }
+
+    pub(in crate::proactor) fn threads(&self) -> usize {
+        self.workers.as_ref().map_or(0, |workers| workers.counts().threads)
+    }
+}
