@@ -470,7 +470,7 @@ fn connect_and_echo_once(to: Address, count: usize) -> io::Result<Duration> {
         watcher.wait(&mut done)?;
         for c in done.drain(..) {
             match c.result? {
-                Done::Connected(socket) => {
+                Done::Socket(socket) => {
                     let source = watcher.attach(socket)?;
                     sources.push(source);
                     watcher.submit(Op::write(source, &PAYLOAD[..KIB]))?;

@@ -103,7 +103,7 @@ fn show(watcher: &mut Watcher) -> io::Result<Completion> {
 /// As [`one`], for an operation that ends in a socket.
 fn socket(watcher: &mut Watcher, op: Op) -> io::Result<Source> {
     match one(watcher, op)?.result {
-        Ok(Done::Accepted(socket) | Done::Connected(socket)) => Ok(watcher.attach(socket)?),
+        Ok(Done::Accepted(socket) | Done::Socket(socket)) => Ok(watcher.attach(socket)?),
         Ok(other) => Err(io::Error::other(format!("no socket: {other:?}"))),
         Err(error) => Err(error.into()),
     }

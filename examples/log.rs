@@ -22,7 +22,7 @@ use crossbeam_channel::{Receiver, Sender};
 use hdrhistogram::Histogram;
 use windlass::fs::OpenOptions;
 use windlass::{
-    Buf, Completion, Completions, Done, Limit, Op, Reason, Rejected, Source, Submitter, Watcher,
+    Buf, Completion, Completions, Done, Limit, Op, Refusal, Refused, Source, Submitter, Watcher,
 };
 
 mod common;
@@ -105,9 +105,9 @@ fn produce(to: &Submitter, hear: &Receiver<()>, producer: u32, records: u32, siz
         loop {
             match to.post(0, message) {
                 Ok(()) => break,
-                Err(Rejected {
+                Err(Refused {
                     value: op,
-                    reason: Reason::Full { limit: Limit::RemoteQueue, .. },
+                    reason: Refusal::Full { limit: Limit::RemoteQueue, .. },
                 }) => message = op,
                 Err(_) => return,
             }

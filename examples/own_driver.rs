@@ -21,7 +21,7 @@ use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{Address, AlignedBuf, Complete, Completion, Completions, Counters, Done};
-use windlass::{Handle, Op, Reason, Rejected, Source, SourceKind, Submit, Submitter, Ticket};
+use windlass::{Handle, Op, Refusal, Refused, Source, SourceKind, Submit, Submitter, Ticket};
 
 /// The inner driver, and the operations in flight with the time of their submission.
 struct Trace<D> {
@@ -32,7 +32,7 @@ struct Trace<D> {
 impl<D: Driver> Submit for Trace<D> {
     type Op = Op;
 
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         let parts = op.into_parts();
         let text = format!("{:?} on {:?}, task {:?}", parts.code, parts.source, parts.task);
         let quiet = parts.quiet;
@@ -83,24 +83,24 @@ macro_rules! pass_on {
 
 impl<D: Driver> Driver for Trace<D> {
     pass_on! {
-        fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
-        fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
-        fn detach(&mut self, source: Source) -> Result<Handle, Reason>;
+        fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
+        fn attach_shared(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
+        fn detach(&mut self, source: Source) -> Result<Handle, Refusal>;
         fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source>;
         fn abort(&mut self, source: Source) -> bool;
         fn cancel_all(&mut self, source: Source) -> usize;
         fn close(&mut self);
         fn reinit_after_fork(&mut self) -> io::Result<()>;
-        fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
-        fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
-        fn kind(&mut self, source: Source) -> Result<SourceKind, Reason>;
-        fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason>;
-        fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
+        fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal>;
+        fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Refusal>;
+        fn kind(&mut self, source: Source) -> Result<SourceKind, Refusal>;
+        fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Refusal>;
+        fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
-        fn pool(&mut self) -> Result<&mut Pool, Reason>;
+        fn pool(&mut self) -> Result<&mut Pool, Refusal>;
         fn update_now(&mut self) -> Instant;
-        fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
-        fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Reason>;
+        fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
+        fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Refusal>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
         fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion>;
@@ -110,7 +110,7 @@ impl<D: Driver> Driver for Trace<D> {
         &mut self,
         addresses: Vec<Address>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         self.inner.connect(addresses, options)
     }
 
@@ -118,19 +118,19 @@ impl<D: Driver> Driver for Trace<D> {
         self.inner.bind_datagram(address, options)
     }
 
-    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
         self.inner.is_in_flight(ticket)
     }
 
-    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         self.inner.queued_bytes(source)
     }
 
-    fn local_address(&self, source: Source) -> Result<Address, Reason> {
+    fn local_address(&self, source: Source) -> Result<Address, Refusal> {
         self.inner.local_address(source)
     }
 
-    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+    fn peer_address(&self, source: Source) -> Result<Address, Refusal> {
         self.inner.peer_address(source)
     }
 
@@ -138,7 +138,7 @@ impl<D: Driver> Driver for Trace<D> {
         self.inner.now()
     }
 
-    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {
         self.inner.pollable()
     }
 
@@ -171,7 +171,7 @@ fn main() -> io::Result<()> {
                     let server = watcher.attach(socket)?;
                     watcher.submit(Op::read(server))?;
                 }
-                Done::Connected(socket) => client = Some(watcher.attach(socket)?),
+                Done::Socket(socket) => client = Some(watcher.attach(socket)?),
                 Done::Opened(opened) => file = Some(watcher.attach(opened)?),
                 Done::Read(data) => {
                     assert!(data.starts_with(b"[package]"), "the file's first bytes");

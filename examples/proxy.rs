@@ -62,7 +62,7 @@ fn main() -> io::Result<()> {
                     submit(&mut watcher, &mut sides, Op::read(client));
                     Op::read(server)
                 }
-                (Ok(Done::ConnectedTo(_)), _) => continue,
+                (Ok(Done::Connected(_)), _) => continue,
                 (Ok(Done::Read(data)), Some(other)) if data.is_eof() => Op::shutdown(other),
                 (Ok(Done::Read(data)), Some(other)) => Op::write(other, data).timeout(STALLED),
                 (Ok(Done::Written { .. }), Some(other)) => Op::read(other),

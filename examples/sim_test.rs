@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Link, Sim};
-use windlass::{Completion, Completions, Done, Op, Reason, Source, Watcher};
+use windlass::{Completion, Completions, Done, Op, Refusal, Source, Watcher};
 
 mod common;
 
@@ -75,7 +75,7 @@ impl Server {
         };
         match watcher.submit(next) {
             // Stale: the client has gone meanwhile.
-            Err(refused) if refused.reason != Reason::Stale => Err(refused.into()),
+            Err(refused) if refused.reason != Refusal::Stale => Err(refused.into()),
             _ => Ok(()),
         }
     }
@@ -142,7 +142,7 @@ impl Client {
         for op in [Op::write(self.source, number), answer.timeout(PATIENCE)] {
             match watcher.submit(op) {
                 // The connect has failed already: its completion follows.
-                Err(refused) if !matches!(refused.reason, Reason::Os(_)) => {
+                Err(refused) if !matches!(refused.reason, Refusal::Os(_)) => {
                     return Err(refused.into());
                 }
                 _ => {}

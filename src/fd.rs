@@ -7,16 +7,16 @@
 use std::io;
 
 use crate::sys::open_files;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 pub use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// How many descriptors this process may have open at a time: the soft `RLIMIT_NOFILE`, often 1024.
 ///
 /// # Errors
-/// What getrlimit(2) reports. On Windows [`Reason::Unsupported`]: it has no such limit.
+/// What getrlimit(2) reports. On Windows [`Refusal::Unsupported`]: it has no such limit.
 pub fn max_open_files() -> io::Result<u64> {
-    open_files::most()?.ok_or_else(|| Reason::Unsupported.into())
+    open_files::most()?.ok_or_else(|| Refusal::Unsupported.into())
 }
 
 /// Raises the limit of open descriptors as far as the process may (to the hard `RLIMIT_NOFILE`),
@@ -32,10 +32,10 @@ pub fn max_open_files() -> io::Result<u64> {
 ///
 /// # Platform
 /// macOS answers `EINVAL` beyond `OPEN_MAX` (10,240) where the hard limit is none: that is then
-/// tried. Windows has no such limit: [`Reason::Unsupported`].
+/// tried. Windows has no such limit: [`Refusal::Unsupported`].
 ///
 /// # Errors
 /// What getrlimit(2) and setrlimit(2) report.
 pub fn raise_max_open_files() -> io::Result<u64> {
-    open_files::raise()?.ok_or_else(|| Reason::Unsupported.into())
+    open_files::raise()?.ok_or_else(|| Refusal::Unsupported.into())
 }

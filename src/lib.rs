@@ -23,7 +23,7 @@
 //!                 let server = watcher.attach(socket)?;
 //!                 watcher.submit(Op::read(server).token(1))?;
 //!             }
-//!             Done::Connected(socket) => {
+//!             Done::Socket(socket) => {
 //!                 let client = watcher.attach(socket)?;
 //!                 watcher.submit(Op::write(client, "hello"))?;
 //!                 watcher.submit(Op::read(client).token(2))?;
@@ -56,7 +56,7 @@
 //!   program's own.
 //! - **Other threads:** a [`Submitter`] attaches, submits, cancels, aborts and posts. A
 //!   [`SourceGuard`] aborts its source when it is dropped.
-//! - **Errors:** [`Rejected`] and [`Reason`] for a refused submission, [`Error`] and [`ErrorKind`]
+//! - **Errors:** [`Refused`] and [`Refusal`] for a refused submission, [`Error`] and [`ErrorKind`]
 //!   for a failed operation.
 //! - **Looking inside:** [`Watcher::explain`] says which mechanism serves which operation, why, and
 //!   how often. [`Watcher::counters`] counts.
@@ -120,7 +120,7 @@ pub use watcher::auto::DriverKind;
 pub use watcher::source_map::SourceMap;
 pub use watcher::{Builder, LoopThread, Watcher};
 pub use words::address::Address;
-pub use words::error::{Error, ErrorKind, Limit, Reason, Rejected};
+pub use words::error::{Error, ErrorKind, Limit, Refusal, Refused};
 pub use words::message::Message;
 pub use words::source::{Handle, Source, SourceKind, Ticket};
 

@@ -23,7 +23,7 @@ use windlass::proactor::Proactor;
 use windlass::reactor::{Mode, Reactor, Readiness, Watch};
 use windlass::{
     AlignedBuf, Buf, Complete, Completion, Completions, Done, DriverKind, ErrorKind, Limit, Op,
-    Ready, Reason, Rejected, Source, Submit, Ticket, Watcher,
+    Ready, Refusal, Refused, Source, Submit, Ticket, Watcher,
 };
 
 const BLOCK: usize = 4096;
@@ -192,20 +192,20 @@ fn the_end_of_a_file_is_a_short_read() {
 fn refused_requests_come_back() {
     let (Some(mut files), Some(file)) = (files(3), direct(8)) else { return };
     assert_eq!((files.depth(), files.len()), (3, 0));
-    let reason = |refused: Rejected<AioOp>| (refused.reason, refused.value.into_buf().capacity());
+    let reason = |refused: Refused<AioOp>| (refused.reason, refused.value.into_buf().capacity());
     let mut refuse = |buf: Buf| {
         reason(files.submit(AioOp::read_at(file.clone(), buf, 0)).expect_err("it is refused"))
     };
-    assert_eq!(refuse(Buf::default()), (Reason::EmptyBuffer, 0));
-    assert_eq!(refuse(Buf::from("no room")), (Reason::EmptyBuffer, 0));
+    assert_eq!(refuse(Buf::default()), (Refusal::EmptyBuffer, 0));
+    assert_eq!(refuse(Buf::from("no room")), (Refusal::EmptyBuffer, 0));
     let list = Buf::list([memory(), memory()]);
-    assert_eq!(refuse(list), (Reason::Unsupported, 2 * BLOCK));
+    assert_eq!(refuse(list), (Refusal::Unsupported, 2 * BLOCK));
     let most = i32::MAX as usize;
-    assert_eq!(refuse(Vec::with_capacity(most + 1).into()), (Reason::TooLong, most + 1));
+    assert_eq!(refuse(Vec::with_capacity(most + 1).into()), (Refusal::TooLong, most + 1));
     for block in 0..3 {
         files.submit(read(&file, block)).expect("room");
     }
-    let full = Reason::Full { limit: Limit::Depth, count: 3 };
+    let full = Refusal::Full { limit: Limit::Depth, count: 3 };
     assert_eq!(reason(files.submit(read(&file, 3)).expect_err("full")), (full, BLOCK));
     assert_eq!(files.submit(AioOp::sync_all(file.clone())).expect_err("full").reason, full);
     assert!(full.to_string().contains("3 requests"), "{full}");
@@ -460,8 +460,8 @@ fn a_forked_child_is_refused() {
                 let mut done = Completions::new();
                 let refused = files.submit(op).expect_err("it is the parent's").reason;
                 let waited = files.complete(Wait::Now, &mut done).expect_err("likewise");
-                let said = refused == Reason::Forked
-                    && Reason::of(&waited) == Some(Reason::Forked)
+                let said = refused == Refusal::Forked
+                    && Refusal::of(&waited) == Some(Refusal::Forked)
                     && !files.cancel(tickets[15]);
                 drop(files);
                 // SAFETY: no memory is passed.
@@ -495,7 +495,7 @@ fn a_childs_cancel_is_not_told_to_the_parent() {
         // SAFETY: this process has one thread that allocates; the child exits right here.
         match unsafe { libc::fork() } {
             0 => {
-                let mut said = files.submit(op).expect_err("full").reason == Reason::Forked;
+                let mut said = files.submit(op).expect_err("full").reason == Refusal::Forked;
                 for _ in 0..20 {
                     said &= !files.cancel(tickets[9]) && !files.cancel(tickets[10]);
                 }
@@ -569,7 +569,7 @@ fn what_is_denied_has_its_errno() {
             AioFiles::new(256).expect_err("it is denied")
         });
         let error = denied.join().expect("it returns");
-        assert_eq!(Reason::of(&error), Some(Reason::Os(errno)), "{error}");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Os(errno)), "{error}");
         let limit = error.to_string().contains("fs.aio-max-nr is ");
         assert_eq!(limit, errno == libc::EAGAIN, "{error}");
     }

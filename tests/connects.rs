@@ -26,7 +26,7 @@ fn silent(watcher: &mut Watcher) -> (SocketAddr, Vec<windlass::Handle>) {
         watcher.submit(Op::connect(at).timeout(Duration::from_millis(100))).expect("room");
         watcher.wait(&mut done).expect("a wait");
         match done.drain(..).next().expect("a completion").result {
-            Ok(Done::Connected(client)) => clients.push(client),
+            Ok(Done::Socket(client)) => clients.push(client),
             Err(error) if error.kind() == ErrorKind::Deadline => return (at, clients),
             other => panic!("wanted a connection, or silence: {other:?}"),
         }
@@ -94,7 +94,7 @@ fn every_attempt_closes_its_descriptor() {
         let (source, _) = watcher.connect(list, options).expect("room");
         wait_for(&mut watcher, &mut done, 4);
         let won = done.drain(..).next_back().expect("the last");
-        assert!(matches!(won.result, Ok(Done::ConnectedTo(_))), "{won:?}");
+        assert!(matches!(won.result, Ok(Done::Connected(_))), "{won:?}");
         assert_eq!(descriptors(), idle + 2, "{kind:?}: the server and the connection");
         watcher.abort(source);
         drop(server);

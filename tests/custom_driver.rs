@@ -33,7 +33,7 @@ use windlass::driver::{discard, leak, leaked_buffers, panicked_drops};
 use windlass::fs::OpenOptions;
 use windlass::{
     Buf, Complete, Completion, Completions, Counters, Done, Error, ErrorKind, Handle, Limit,
-    Message, Op, Priority, Reason, Rejected, Source, Submit, Submitter, Ticket, Watcher,
+    Message, Op, Priority, Refusal, Refused, Source, Submit, Submitter, Ticket, Watcher,
 };
 
 struct Peer {
@@ -430,9 +430,9 @@ fn op_generation(count: u32) -> NonZeroU32 {
 impl Submit for PollDriver {
     type Op = Op;
 
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         if self.closed {
-            return Err(Rejected { value: op, reason: Reason::Closed });
+            return Err(Refused { value: op, reason: Refusal::Closed });
         }
         let source = op.source();
         let attached = self.peers.find(source.index(), source.generation()).is_some();
@@ -444,16 +444,16 @@ impl Submit for PollDriver {
             | OpCode::SendDescriptors
             | OpCode::RecvDescriptors
             | OpCode::SendFile
-            | OpCode::Task => (!attached).then_some(Reason::Stale),
-            _ => Some(Reason::Unsupported),
+            | OpCode::Task => (!attached).then_some(Refusal::Stale),
+            _ => Some(Refusal::Unsupported),
         };
         if let Some(reason) = reason {
-            return Err(Rejected { value: op, reason });
+            return Err(Refused { value: op, reason });
         }
         let mut parts = op.into_parts();
         if parts.quiet {
             // It delivers every end.
-            return Err(Rejected { value: Op::from_parts(parts), reason: Reason::Unsupported });
+            return Err(Refused { value: Op::from_parts(parts), reason: Refusal::Unsupported });
         }
         let file = parts.file;
         let range = match self.peers.find(file.index(), file.generation()) {
@@ -461,13 +461,13 @@ impl Submit for PollDriver {
                 Some(Range { file: peer.duplicate(), offset: parts.offset, left: parts.count })
             }
             None if parts.code == OpCode::SendFile => {
-                return Err(Rejected { value: Op::from_parts(parts), reason: Reason::Stale });
+                return Err(Refused { value: Op::from_parts(parts), reason: Refusal::Stale });
             }
             None => None,
         };
         let Some((slot, generation)) = self.operations.occupy() else {
-            let reason = Reason::Full { limit: Limit::Operations, count: self.operations.limit() };
-            return Err(Rejected { value: Op::from_parts(parts), reason });
+            let reason = Refusal::Full { limit: Limit::Operations, count: self.operations.limit() };
+            return Err(Refused { value: Op::from_parts(parts), reason });
         };
         self.submitted += 1;
         let ticket = Ticket::from_parts(slot, generation);
@@ -522,7 +522,7 @@ impl Complete for PollDriver {
     fn complete(&mut self, wait: Wait, out: &mut Completions) -> io::Result<usize> {
         loop {
             if self.closed && self.batch.is_empty() {
-                return Err(Reason::Closed.into());
+                return Err(Refusal::Closed.into());
             }
             self.serve();
             self.run();
@@ -552,16 +552,16 @@ impl Complete for PollDriver {
 }
 
 impl Driver for PollDriver {
-    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+    fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         let Some((index, generation)) = self.peers.occupy() else {
             let count = self.peers.limit();
-            let reason = Reason::Full { limit: Limit::Sources, count };
-            return Err(Rejected { value: handle, reason });
+            let reason = Refusal::Full { limit: Limit::Sources, count };
+            return Err(Refused { value: handle, reason });
         };
         let mut file = match handle.into_fd() {
             Ok(fd) => File::from(fd),
             Err(op) => {
-                return Err(Rejected { value: op, reason: Reason::Unsupported });
+                return Err(Refused { value: op, reason: Refusal::Unsupported });
             }
         };
         if !file.metadata().expect("a descriptor").is_file() {
@@ -573,14 +573,14 @@ impl Driver for PollDriver {
         Ok(Source::from_parts(index, generation))
     }
 
-    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         self.attach(handle)
     }
 
-    fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
-        let peer = self.peers.find(source.index(), source.generation()).ok_or(Reason::Stale)?;
+    fn detach(&mut self, source: Source) -> Result<Handle, Refusal> {
+        let peer = self.peers.find(source.index(), source.generation()).ok_or(Refusal::Stale)?;
         if !peer.queue.is_empty() {
-            return Err(Reason::Busy);
+            return Err(Refusal::Busy);
         }
         let socket = peer.file.take().expect("attached");
         self.peers.vacate(source.index());
@@ -700,9 +700,9 @@ fn deadlines_cancels_aborts_and_close_keep_the_contract() {
     );
     assert_eq!(ends[3], (aborted, Some(ErrorKind::Aborted)));
     assert_eq!(ends[4].1, Some(ErrorKind::Closed));
-    assert_eq!(Reason::of(&watcher.wait(&mut done).unwrap_err()), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&watcher.wait(&mut done).unwrap_err()), Some(Refusal::Closed));
     let refused = watcher.submit(Op::write(source, vec![1, 2, 3])).unwrap_err();
-    assert_eq!(refused.reason, Reason::Closed);
+    assert_eq!(refused.reason, Refusal::Closed);
     assert_eq!(refused.value.into_buf().into_vec(), [1, 2, 3]);
 }
 
@@ -793,7 +793,7 @@ fn it_sends_a_part_of_a_file_over_a_socket() {
     assert!(watcher.abort(file));
     let op = Op::send_file(socket, file, 7, 8).token(9).multishot();
     let refused = watcher.submit(op).unwrap_err();
-    assert_eq!(refused.reason, Reason::Stale);
+    assert_eq!(refused.reason, Refusal::Stale);
     let parts = refused.value.into_parts();
     assert_eq!((parts.code, parts.source, parts.token), (OpCode::SendFile, socket, 9));
     assert_eq!((parts.file, parts.offset, parts.count, parts.multishot), (file, 7, 8, true));
@@ -843,7 +843,7 @@ fn operations_keep_their_descriptors() {
     let mut done = Completions::new();
     wait_for(&mut watcher, &mut done, "the connect");
     let c = done.drain(..).next().unwrap();
-    let Ok(Done::Connected(socket)) = c.result else { panic!("{c:?}") };
+    let Ok(Done::Socket(socket)) = c.result else { panic!("{c:?}") };
     assert_eq!(socket.into_fd().unwrap().as_raw_fd(), number, "another socket was made");
 }
 

@@ -17,7 +17,7 @@ use windlass::kernel::{Calls, Connecting, Kernel, Received, WAKE};
 use windlass::net::{ListenOptions, VirtualDescriptor};
 use windlass::proactor::Proactor;
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, Op, Ready, Reason,
+    Address, Buf, Builder, Completion, Completions, Done, ErrorKind, Handle, Op, Ready, Refusal,
     Source, SourceKind, Watcher,
 };
 
@@ -252,7 +252,7 @@ unsafe impl Calls for Pipes {
         _fd: RawFd,
         kind: SourceKind,
         _shared: bool,
-    ) -> Result<(SourceKind, bool), Reason> {
+    ) -> Result<(SourceKind, bool), Refusal> {
         Ok((kind, false))
     }
 
@@ -411,10 +411,10 @@ fn operations_end_as_anywhere() {
     watcher.submit(Op::close(b)).unwrap();
     assert!(matches!(next(&mut watcher).result, Ok(Done::Closed)));
     assert!(matches!(next(&mut watcher).result, Ok(Done::Read(data)) if data.is_eof()));
-    assert_eq!(watcher.fd(a).unwrap_err(), Reason::NoDescriptor);
+    assert_eq!(watcher.fd(a).unwrap_err(), Refusal::NoDescriptor);
     // What is of another kernel is not taken.
     let (_, foreign, _) = Pipes::new();
-    assert_eq!(watcher.attach(foreign).unwrap_err().reason, Reason::NoDescriptor);
+    assert_eq!(watcher.attach(foreign).unwrap_err().reason, Refusal::NoDescriptor);
 }
 
 #[test]

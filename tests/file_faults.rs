@@ -14,7 +14,9 @@ use common::files::*;
 use common::system::{self, deny};
 use common::*;
 use windlass::fs::{FileBackend, OpenOptions};
-use windlass::{AlignedBuf, Buf, Builder, Completions, DriverKind, ErrorKind, Op, Reason, Watcher};
+use windlass::{
+    AlignedBuf, Buf, Builder, Completions, DriverKind, ErrorKind, Op, Refusal, Watcher,
+};
 
 const DIRECT: OpenOptions = OpenOptions::new().read(true).write(true).create(true).direct(true);
 
@@ -295,12 +297,12 @@ fn no_threads_at_all() {
         assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
         deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
         for _ in 0..3 {
-            assert_eq!(b.refuse(Op::run(|| ())).0, Reason::Os(libc::EAGAIN));
+            assert_eq!(b.refuse(Op::run(|| ())).0, Refusal::Os(libc::EAGAIN));
             let list = Buf::list(["ke", "pt"]);
             let (reason, op) = b.refuse(Op::write_at(direct, list, 0));
-            assert_eq!((reason, op.buf().len()), (Reason::Os(libc::EAGAIN), 4));
+            assert_eq!((reason, op.buf().len()), (Refusal::Os(libc::EAGAIN), 4));
             let (reason, op) = b.refuse(Op::open(directory.at("a"), DIRECT));
-            assert_eq!(reason, Reason::Os(libc::EAGAIN));
+            assert_eq!(reason, Refusal::Os(libc::EAGAIN));
             assert!(b.watcher.submit(op).is_err(), "it is whole");
         }
         assert_eq!(b.read_at(cached, 4096, 0).len(), 4096);
@@ -558,7 +560,7 @@ fn a_forked_child_is_told() {
             if pid == 0 {
                 let mut forked = |op: Op| {
                     let refused = b.watcher.submit(op).unwrap_err();
-                    refused.reason == Reason::Forked
+                    refused.reason == Refusal::Forked
                 };
                 let all = forked(Op::read_at(file, room(9), 0))
                     && forked(Op::write_at(direct, vec![1; 9], 0))

@@ -17,8 +17,8 @@ use windlass::driver::Auto;
 use windlass::fs::{FileBackend, OpenOptions};
 use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{
-    Address, AlignedBuf, Buf, Completions, Done, DriverKind, ErrorKind, Op, Reason, Source, Ticket,
-    Watcher,
+    Address, AlignedBuf, Buf, Completions, Done, DriverKind, ErrorKind, Op, Refusal, Source,
+    Ticket, Watcher,
 };
 
 #[test]
@@ -178,7 +178,7 @@ fn a_connect_goes_on_in_the_parent() {
         loop {
             let connect = Op::connect(at.clone()).timeout(Duration::from_millis(100));
             match b.run(connect).result {
-                Ok(Done::Connected(client)) => clients.push(client),
+                Ok(Done::Socket(client)) => clients.push(client),
                 _ => break,
             }
         }
@@ -194,7 +194,7 @@ fn a_connect_goes_on_in_the_parent() {
             assert_eq!(c.source, here);
             expect_unmoved(c, ErrorKind::Forked);
             expect_unmoved(b.end(read), ErrorKind::Forked);
-            assert_eq!(b.refuse(Op::read(here)).0, Reason::Os(libc::ECANCELED));
+            assert_eq!(b.refuse(Op::read(here)).0, Refusal::Os(libc::ECANCELED));
             assert!(b.watcher.abort(here));
             assert_eq!(b.watcher.counters().sources, 1);
         })
@@ -324,7 +324,7 @@ fn begins_anew(test: &str, driver: DriverKind, files: FileBackend) {
         let mut both = Some((b, before, guard));
         fork(|| {
             let (b, before, guard) = both.take().expect("they are there");
-            assert_eq!(submitter.wake(1), Err(Reason::Forked));
+            assert_eq!(submitter.wake(1), Err(Refusal::Forked));
             in_child(b, before, files, &directory);
             drop(guard);
         })
@@ -395,18 +395,18 @@ fn before(b: &mut Bench<Auto>, directory: &Directory) -> (Before, Gate) {
 /// Every call says that the watcher is the parent's, and does nothing.
 fn expect_forked(b: &mut Bench<Auto>, directory: &Directory) {
     let (watcher, any) = (&mut b.watcher, Source::NONE);
-    let forked = std::io::Error::from(Reason::Forked).to_string();
+    let forked = std::io::Error::from(Refusal::Forked).to_string();
     let is_forked = |error: std::io::Error| assert_eq!(error.to_string(), forked);
-    assert_eq!(watcher.submit(Op::nop()).unwrap_err().reason, Reason::Forked);
-    assert_eq!(watcher.attach(UnixStream::pair().unwrap().0).unwrap_err().reason, Reason::Forked);
-    assert_eq!(watcher.detach(any).unwrap_err(), Reason::Forked);
-    assert_eq!(watcher.fd(any).unwrap_err(), Reason::Forked);
-    assert_eq!(watcher.queued_bytes(any), Err(Reason::Forked));
-    assert_eq!(watcher.pollable().unwrap_err(), Reason::Forked);
-    assert_eq!(watcher.set_token(any, 1), Err(Reason::Forked));
-    assert_eq!(watcher.local_address(any).unwrap_err(), Reason::Forked);
-    assert_eq!(watcher.peer_address(any).unwrap_err(), Reason::Forked);
-    assert_eq!(watcher.set_nodelay(any, true), Err(Reason::Forked));
+    assert_eq!(watcher.submit(Op::nop()).unwrap_err().reason, Refusal::Forked);
+    assert_eq!(watcher.attach(UnixStream::pair().unwrap().0).unwrap_err().reason, Refusal::Forked);
+    assert_eq!(watcher.detach(any).unwrap_err(), Refusal::Forked);
+    assert_eq!(watcher.fd(any).unwrap_err(), Refusal::Forked);
+    assert_eq!(watcher.queued_bytes(any), Err(Refusal::Forked));
+    assert_eq!(watcher.pollable().unwrap_err(), Refusal::Forked);
+    assert_eq!(watcher.set_token(any, 1), Err(Refusal::Forked));
+    assert_eq!(watcher.local_address(any).unwrap_err(), Refusal::Forked);
+    assert_eq!(watcher.peer_address(any).unwrap_err(), Refusal::Forked);
+    assert_eq!(watcher.set_nodelay(any, true), Err(Refusal::Forked));
     is_forked(watcher.set_affinity(0).unwrap_err());
     is_forked(watcher.try_wait(&mut Completions::new()).unwrap_err());
     let path = directory.path().join("refused");

@@ -267,8 +267,8 @@ fn faults_are_told() {
         is_public,
     };
     let is_fault = |from, path, is_public| fault(&import(from, path, is_public)).is_some();
-    assert!(is_fault("sys", "words::error::Reason", false));
-    assert!(is_fault("sys", "words::error::Reason", true));
+    assert!(is_fault("sys", "words::error::Refusal", false));
+    assert!(is_fault("sys", "words::error::Refusal", true));
     assert!(is_fault("memory::aligned", "memory::buf::Buf", false));
     assert!(!is_fault("memory::buf", "memory::aligned", false));
     assert!(is_fault("watcher", "fs::Access", false), "a page of public names");

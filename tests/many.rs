@@ -48,7 +48,7 @@ fn eight_thousand_connections_between_two_processes() {
         let c = b.next();
         let message = || pattern(MESSAGE, c.token);
         match c.result {
-            Ok(Done::Connected(socket)) => {
+            Ok(Done::Socket(socket)) => {
                 let source = b.watcher.attach(socket).unwrap();
                 sources.push(source);
                 b.submit(Op::write(source, message()).token(c.token));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
-use windlass::{Completions, Done, Op, Reason, Watcher};
+use windlass::{Completions, Done, Op, Refusal, Watcher};
 
 /// If a filter denies epoll_pwait2, a timer gives timeouts their precision.
 #[test]
@@ -64,7 +64,7 @@ fn a_selector_closed_by_other_code_is_an_os_error() {
         assert_eq!(errno(&mut watcher), Some(libc::EBADF));
         watcher.close();
         let error = watcher.wait(&mut Completions::new()).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Closed));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
         // Dropping the watcher would close the number again.
         std::mem::forget(watcher);
     });
@@ -127,12 +127,12 @@ fn forked(test: &str, bench: fn() -> Bench<windlass::driver::Auto>) {
 
 fn no_submitter_in_forked_child(submitter: &windlass::Submitter, here: windlass::Source) {
     let refused = submitter.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
-    assert_eq!(refused.reason, Reason::Forked);
+    assert_eq!(refused.reason, Refusal::Forked);
     assert_eq!(refused.value.into_buf().into_vec(), b"not mine");
     let (socket, _other) = system::tcp_pair();
-    assert_eq!(submitter.attach(socket).unwrap_err().reason, Reason::Forked);
-    assert_eq!(submitter.wake(4), Err(Reason::Forked));
-    assert_eq!(submitter.post(4, 4).unwrap_err().reason, Reason::Forked);
+    assert_eq!(submitter.attach(socket).unwrap_err().reason, Refusal::Forked);
+    assert_eq!(submitter.wake(4), Err(Refusal::Forked));
+    assert_eq!(submitter.post(4, 4).unwrap_err().reason, Refusal::Forked);
     submitter.abort(here);
 }
 
@@ -143,7 +143,7 @@ fn in_forked_child(
 ) {
     let watcher = &mut b.watcher;
     let refused = watcher.submit(Op::write(here, b"not mine".to_vec())).unwrap_err();
-    assert_eq!(refused.reason, Reason::Forked);
+    assert_eq!(refused.reason, Refusal::Forked);
     assert_eq!(refused.value.into_buf().into_vec(), b"not mine");
     for op in [
         Op::nop(),
@@ -156,7 +156,7 @@ fn in_forked_child(
         Op::connect(([127, 0, 0, 1], 9)),
     ] {
         let code = op.code();
-        assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::Forked, "{code:?}");
+        assert_eq!(watcher.submit(op).unwrap_err().reason, Refusal::Forked, "{code:?}");
     }
     let mut done = Completions::new();
     for answer in [
@@ -164,10 +164,10 @@ fn in_forked_child(
         watcher.try_wait(&mut done),
         watcher.wait_timeout(&mut done, Duration::from_secs(1)),
     ] {
-        assert_eq!(Reason::of(&answer.unwrap_err()), Some(Reason::Forked));
+        assert_eq!(Refusal::of(&answer.unwrap_err()), Some(Refusal::Forked));
     }
     let (socket, _other) = system::tcp_pair();
-    assert_eq!(watcher.attach(socket).unwrap_err().reason, Reason::Forked);
+    assert_eq!(watcher.attach(socket).unwrap_err().reason, Refusal::Forked);
     assert!(watcher.listen(([127, 0, 0, 1], 0)).is_err());
     assert!(!watcher.cancel(read));
     assert_eq!(watcher.cancel_all(here), 0);

@@ -1,6 +1,6 @@
 //! The README's example, word for word, and the failures that it survives.
 
-use windlass::{Completions, Done, Op, Reason, Source, Watcher};
+use windlass::{Completions, Done, Op, Refusal, Source, Watcher};
 
 fn main() -> std::io::Result<()> {
     let mut watcher = Watcher::new()?;
@@ -26,7 +26,7 @@ fn serve(mut watcher: Watcher, listener: Source) -> std::io::Result<()> {
             };
             match watcher.submit(next) {
                 // Stale: an earlier completion of this batch has aborted the source.
-                Err(refused) if refused.reason != Reason::Stale => return Err(refused.into()),
+                Err(refused) if refused.reason != Refusal::Stale => return Err(refused.into()),
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use common::files::*;
 use common::system::{self, deny};
 use common::*;
 use windlass::fs::{FileBackend, OpenOptions};
-use windlass::{AlignedBuf, Buf, Completions, DriverKind, ErrorKind, Op, Reason, Watcher};
+use windlass::{AlignedBuf, Buf, Completions, DriverKind, ErrorKind, Op, Refusal, Watcher};
 
 /// By name there is an error that tells the step and the reason; by default there is a driver.
 fn denied(test: &str, number: i64, step: &str) {
@@ -89,7 +89,7 @@ fn a_shortage_of_descriptors_is_an_error() {
                 // SAFETY: the limit lives across the call.
                 assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
                 let Err(error) = build() else { break };
-                assert_eq!(Reason::of(&error), Some(Reason::Os(libc::EMFILE)), "{error}");
+                assert_eq!(Refusal::of(&error), Some(Refusal::Os(libc::EMFILE)), "{error}");
                 let text = error.to_string();
                 let call = calls.iter().find(|call| text.starts_with(*call));
                 met.insert(*call.unwrap_or_else(|| panic!("{driver:?}: {text}")));
@@ -110,14 +110,14 @@ fn a_setup_that_fails_names_its_call() {
         assert!(error.to_string().contains("io_uring_register(2) of a probe"), "{error}");
         deny(&[libc::SYS_io_uring_register], libc::ENOMEM);
         let error = build();
-        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Os(libc::ENOMEM)), "{error}");
         assert!(error.to_string().contains("io_uring_register(2) of a probe"), "{error}");
         deny(&[libc::SYS_io_uring_setup], libc::ENOMEM);
         let error = build();
-        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Os(libc::ENOMEM)), "{error}");
         assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
         let error = Watcher::builder().file_backend(FileBackend::Uring).build().unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Os(libc::ENOMEM)), "{error}");
+        assert_eq!(Refusal::of(&error), Some(Refusal::Os(libc::ENOMEM)), "{error}");
         assert!(error.to_string().starts_with("io_uring_setup(2)"), "{error}");
     });
 }

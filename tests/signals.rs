@@ -18,7 +18,7 @@ use std::thread;
 use common::*;
 use windlass::driver::Auto;
 use windlass::process::signal::{SIGCHLD, SIGTERM, SIGUSR1, SIGUSR2};
-use windlass::{Completion, Completions, Done, DriverKind, ErrorKind, Op, Reason, Watcher};
+use windlass::{Completion, Completions, Done, DriverKind, ErrorKind, Op, Refusal, Watcher};
 
 /// The drivers of this system.
 fn drivers() -> Vec<DriverKind> {
@@ -532,7 +532,7 @@ fn without_pidfds_children_are_refused() {
         let mut b = bench(DriverKind::Epoll);
         let mut child = shell(7);
         system::deny(&[libc::SYS_pidfd_open], libc::ENOSYS);
-        assert_eq!(b.watcher.child(child.id()), Err(Reason::Os(libc::ENOSYS)));
+        assert_eq!(b.watcher.child(child.id()), Err(Refusal::Os(libc::ENOSYS)));
         // The replacement that the documentation names.
         drop(child.stdin.take());
         let ticket = b.submit(Op::run(move || child.wait().map(|status| status.code())));
@@ -579,7 +579,7 @@ fn a_forked_child_has_signals_of_its_own() {
                         expect_signal(b.end(pending), SIGUSR1);
                     }
                     // These are not its children.
-                    assert_eq!(b.refuse(Op::child_exit(child)).0, Reason::Stale);
+                    assert_eq!(b.refuse(Op::child_exit(child)).0, Refusal::Stale);
                     assert_eq!(b.watcher.counters().sources, 1);
                     assert!(b.watcher.abort(signals));
                     expect_unmoved(b.end(pending), ErrorKind::Aborted);

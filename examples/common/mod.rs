@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use windlass::process::signal::{SIGINT, SIGTERM};
-use windlass::{Address, Op, Reason, Rejected, Source, Watcher};
+use windlass::{Address, Op, Refusal, Refused, Source, Watcher};
 
 mod options;
 
@@ -38,7 +38,7 @@ pub(crate) fn listen(watcher: &mut Watcher, at: impl Into<Address>) -> io::Resul
 pub(crate) fn signals(watcher: &mut Watcher) -> io::Result<()> {
     let signals = match watcher.signals(&[SIGINT, SIGTERM]) {
         // Windows: Ctrl-C ends the program at once.
-        Err(Reason::Unsupported) => return Ok(()),
+        Err(Refusal::Unsupported) => return Ok(()),
         signals => signals?,
     };
     watcher.submit(Op::signal(signals))?;
@@ -55,9 +55,9 @@ pub(crate) fn submit(watcher: &mut Watcher, op: Op) {
 }
 
 #[cold]
-fn end(watcher: &mut Watcher, refused: &Rejected<Op>) {
+fn end(watcher: &mut Watcher, refused: &Refused<Op>) {
     // Stale: an earlier completion of the same batch has ended the source.
-    if refused.reason != Reason::Stale {
+    if refused.reason != Refusal::Stale {
         eprintln!("{refused}");
         watcher.abort(refused.value.source());
     }

@@ -177,11 +177,11 @@ impl Completion {
     /// `None` if it has neither. The result becomes [`Done::Nop`].
     pub fn take_handle(&mut self) -> Option<Handle> {
         match &self.result {
-            Ok(Done::Accepted(_) | Done::Connected(_) | Done::Opened(_)) => {}
+            Ok(Done::Accepted(_) | Done::Socket(_) | Done::Opened(_)) => {}
             _ => return None,
         }
         match std::mem::replace(&mut self.result, Ok(Done::Nop)) {
-            Ok(Done::Accepted(handle) | Done::Connected(handle) | Done::Opened(handle)) => {
+            Ok(Done::Accepted(handle) | Done::Socket(handle) | Done::Opened(handle)) => {
                 Some(handle)
             }
             _ => unreachable!("looked at right above"),
@@ -246,10 +246,10 @@ pub enum Done {
     /// A connection that a listener has accepted.
     Accepted(Handle),
     /// The socket that a connect has connected.
-    Connected(Handle),
+    Socket(Handle),
     /// A source is connected to this address, the first of
     /// [its list](crate::Watcher::connect) that answered.
-    ConnectedTo(Address),
+    Connected(Address),
     /// A datagram has arrived.
     Received {
         /// The bytes of the datagram.

@@ -7,8 +7,8 @@ use crate::completion::Completions;
 #[cfg(doc)]
 use crate::driver::Driver;
 #[cfg(doc)]
-use crate::words::error::Reason;
-use crate::words::error::Rejected;
+use crate::words::error::Refusal;
+use crate::words::error::Refused;
 use crate::words::source::Ticket;
 
 /// The first verb: hand an operation over.
@@ -19,8 +19,8 @@ pub trait Submit {
     /// Accepts `op`, or hands it back.
     ///
     /// # Errors
-    /// [`Rejected`] says why and returns the operation; nothing is reported for it later.
-    fn submit(&mut self, op: Self::Op) -> Result<Ticket, Rejected<Self::Op>>;
+    /// [`Refused`] says why and returns the operation; nothing is reported for it later.
+    fn submit(&mut self, op: Self::Op) -> Result<Ticket, Refused<Self::Op>>;
 
     /// Asks for an operation to end. Its completion is the answer. Returns false for a stale
     /// ticket: the operation has ended already.
@@ -36,8 +36,8 @@ pub trait Complete {
     /// long as `wait` says; no other call does. An empty `out` is swapped with the batch.
     ///
     /// # Errors
-    /// [`Reason::Closed`] (see [`Reason::of`]) when the driver is closed and everything was
-    /// delivered; [`Reason::Forked`] in a child process; what the kernel reports for the wait
+    /// [`Refusal::Closed`] (see [`Refusal::of`]) when the driver is closed and everything was
+    /// delivered; [`Refusal::Forked`] in a child process; what the kernel reports for the wait
     /// itself.
     fn complete(&mut self, wait: Wait, out: &mut Completions<Self::Item>) -> io::Result<usize>;
 }

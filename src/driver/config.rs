@@ -7,7 +7,7 @@ use crate::file::FileBackend;
 /// How a write ends that would exceed [`Builder::write_limit`](crate::Builder::write_limit).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// It is refused ([`Reason::Full`](crate::Reason::Full)); the source stays as it is.
+    /// It is refused ([`Refusal::Full`](crate::Refusal::Full)); the source stays as it is.
     #[default]
     Refuse,
     /// It is accepted, and the source is aborted: the write and all other operations of the source

@@ -54,7 +54,7 @@
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
 //!   [owns](Op::owned_by) among them, then closes its descriptor. Completions that were delivered
 //!   before stay valid. `close` ends all operations; when all of them are delivered, `complete`
-//!   says [`Reason::Closed`]. A second `close` does nothing. A shutdown or close operation is
+//!   says [`Refusal::Closed`]. A second `close` does nothing. A shutdown or close operation is
 //!   ordered after the writes queued before it. A source of signals restores, when it ends, what it
 //!   has changed in the process. A source of a child leaves the child to the program. Dropping the
 //!   driver closes what is open, asks the kernel and the threads to end the operations that they
@@ -106,7 +106,7 @@ use crate::remote::Submitter;
 use crate::sys::fd::BorrowedFd;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
-use crate::words::error::{Reason, Rejected};
+use crate::words::error::{Refusal, Refused};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
 
 pub use crate::completion::Visit;
@@ -155,7 +155,7 @@ pub mod remote {
 
 /// Both verbs over [`Op`], and the descriptors.
 ///
-/// Optional methods have a default that returns [`Reason::Unsupported`].
+/// Optional methods have a default that returns [`Refusal::Unsupported`].
 #[allow(unused_variables)] // a default ignores what it is given
 pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Takes ownership of a descriptor. Makes no system call.
@@ -163,27 +163,27 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// The handle comes back: the source table is full, the driver is closed, or the handle belongs
     /// to another kernel.
-    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+    fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
 
     /// As [`attach`](Driver::attach), for a duplicate whose open file description other code uses:
     /// its flags are never changed.
     ///
     /// # Errors
     /// As for `attach`.
-    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
 
     /// Gives a descriptor back, with the flags that it had.
     ///
     /// # Errors
-    /// [`Reason::Busy`] while operations are in flight on it, [`Reason::Stale`].
-    fn detach(&mut self, source: Source) -> Result<Handle, Reason>;
+    /// [`Refusal::Busy`] while operations are in flight on it, [`Refusal::Stale`].
+    fn detach(&mut self, source: Source) -> Result<Handle, Refusal>;
 
     /// Makes a listening stream socket.
     ///
     /// # Errors
     /// What the system reports for the address.
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
-        Err(Reason::Unsupported.into())
+        Err(Refusal::Unsupported.into())
     }
 
     /// Makes a datagram socket that is bound to `address`.
@@ -191,12 +191,12 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// # Errors
     /// What the system reports for the address.
     fn bind_datagram(&mut self, address: &Address, options: DatagramOptions) -> io::Result<Source> {
-        Err(Reason::Unsupported.into())
+        Err(Refusal::Unsupported.into())
     }
 
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
-    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) or the errno of the attempt that failed
+    /// [`Done::Connected`](crate::Done::Connected) or the errno of the attempt that failed
     /// last. Until then the source has no descriptor, and a call that needs one answers `ENOTCONN`;
     /// after a failure such a call answers the errno. An abort ends the connect.
     ///
@@ -205,32 +205,32 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// section 5).
     ///
     /// # Errors
-    /// [`Reason::NoAddress`] for an empty list; the source table is full; the driver is closed.
+    /// [`Refusal::NoAddress`] for an empty list; the source table is full; the driver is closed.
     fn connect(
         &mut self,
         addresses: Vec<Address>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
-        Err(Reason::Unsupported)
+    ) -> Result<(Source, Ticket), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Makes a source of these signals of the process, for [`Op::signal`].
     ///
     /// # Errors
-    /// [`Reason::Os`] with `EINVAL` for a number that is no signal, or one that cannot be handled;
+    /// [`Refusal::Os`] with `EINVAL` for a number that is no signal, or one that cannot be handled;
     /// `EMFILE`, `ENFILE`; the source table is full; the driver is closed.
-    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
-        Err(Reason::Unsupported)
+    fn signals(&mut self, signals: &[i32]) -> Result<Source, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Makes a source of a child process, for [`Op::child_exit`].
     ///
     /// # Errors
-    /// [`Reason::Os`] with `EINVAL` for a number that is no process id, `ECHILD` or `ESRCH` for a
+    /// [`Refusal::Os`] with `EINVAL` for a number that is no process id, `ECHILD` or `ESRCH` for a
     /// process that is no child of this one, `EMFILE`, `ENFILE`, `ENOSYS`; the source table is
     /// full; the driver is closed.
-    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
-        Err(Reason::Unsupported)
+    fn child(&mut self, pid: u32) -> Result<Source, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Ends the source's operations and closes its descriptor; false for a stale source.
@@ -246,76 +246,76 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// drivers do nothing. See [`Watcher::reinit_after_fork`](crate::Watcher::reinit_after_fork).
     ///
     /// # Errors
-    /// What the system reports; [`Reason::Unsupported`], of a driver without this.
+    /// What the system reports; [`Refusal::Unsupported`], of a driver without this.
     fn reinit_after_fork(&mut self) -> io::Result<()> {
-        Err(Reason::Unsupported.into())
+        Err(Refusal::Unsupported.into())
     }
 
     /// Bytes of writes that are queued on the source and not out yet.
     ///
     /// # Errors
-    /// [`Reason::Stale`].
-    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Stale`].
+    fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Gives the source a token: its operations that are accepted from now on carry it, unless they
     /// have a token of their own. 0 takes the source's token away.
     ///
     /// # Errors
-    /// [`Reason::Stale`].
-    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Stale`].
+    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Lends the descriptor out, for socket options.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::NoDescriptor`] on a simulated kernel.
-    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Stale`]; [`Refusal::NoDescriptor`] on a simulated kernel.
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// The address that the source is bound to.
     ///
     /// # Errors
-    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
-    fn local_address(&self, source: Source) -> Result<Address, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Os`] with what the system reports; [`Refusal::Stale`].
+    fn local_address(&self, source: Source) -> Result<Address, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// The address that the source is connected to.
     ///
     /// # Errors
-    /// [`Reason::Os`] with what the system reports (`ENOTCONN` …); [`Reason::Stale`].
-    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Os`] with what the system reports (`ENOTCONN` …); [`Refusal::Stale`].
+    fn peer_address(&self, source: Source) -> Result<Address, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// The kind of the source's descriptor.
     ///
     /// # Errors
-    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
-    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Os`] with what the system reports; [`Refusal::Stale`].
+    fn kind(&mut self, source: Source) -> Result<SourceKind, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Sets the peer of a datagram socket: see
     /// [`Watcher::connect_datagram`](crate::Watcher::connect_datagram). Does not block.
     ///
     /// # Errors
-    /// [`Reason::Os`] with what the system reports; `Unsupported` for another kind of source;
-    /// [`Reason::Stale`].
-    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Os`] with what the system reports; `Unsupported` for another kind of source;
+    /// [`Refusal::Stale`].
+    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Sets an option of a socket.
     ///
     /// # Errors
-    /// [`Reason::Os`] with what the system reports; [`Reason::Stale`].
-    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Os`] with what the system reports; [`Refusal::Stale`].
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// A buffer of at least `len` bytes at a multiple of 4096. It is in memory that is registered
@@ -328,9 +328,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Watcher::lease`](crate::Watcher::lease).
     ///
     /// # Errors
-    /// [`Reason::Forked`]; [`Reason::Unsupported`], of a driver without such memory.
-    fn pool(&mut self) -> Result<&mut swap::Pool, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Forked`]; [`Refusal::Unsupported`], of a driver without such memory.
+    fn pool(&mut self) -> Result<&mut swap::Pool, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// The time on the driver's clock, which is virtual on a simulated kernel. The driver may have
@@ -345,32 +345,32 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Gives an operation in flight another deadline or its first one, or a timer another time.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] from a driver that does not reschedule.
-    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Stale`]; [`Refusal::Unsupported`] from a driver that does not reschedule.
+    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Whether an operation has not ended yet. It has ended when its final completion waits for
     /// delivery, or was delivered. A [quiet](Op::quiet) write has also ended when it has succeeded.
     ///
     /// # Errors
-    /// [`Reason::Forked`]; [`Reason::Unsupported`]: the driver cannot tell.
-    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Forked`]; [`Refusal::Unsupported`]: the driver cannot tell.
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Ends a source's reads with [`ErrorKind::Deadline`](crate::ErrorKind::Deadline) when no byte
     /// has moved on it for `timeout` (C4); `None` lets it be idle for ever.
     ///
     /// # Errors
-    /// [`Reason::Stale`]; [`Reason::Unsupported`] for a listener or a file, and from a driver
-    /// without this; [`Reason::Full`] with [`Limit::IdleTimeouts`](crate::Limit::IdleTimeouts).
+    /// [`Refusal::Stale`]; [`Refusal::Unsupported`] for a listener or a file, and from a driver
+    /// without this; [`Refusal::Full`] with [`Limit::IdleTimeouts`](crate::Limit::IdleTimeouts).
     fn set_idle_timeout(
         &mut self,
         source: Source,
         timeout: Option<Duration>,
-    ) -> Result<(), Reason> {
-        Err(Reason::Unsupported)
+    ) -> Result<(), Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// How long an embedding loop may sleep: zero when there is something to take.
@@ -380,9 +380,9 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// loop.
     ///
     /// # Errors
-    /// [`Reason::Unsupported`] on a simulated kernel.
-    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Unsupported`] on a simulated kernel.
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// A handle for other threads.
@@ -420,13 +420,13 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Watcher::wait_for`](crate::Watcher::wait_for).
     ///
     /// # Errors
-    /// [`Reason::Stale`]: no completion of this ticket will come any more. [`Reason::Full`] with
+    /// [`Refusal::Stale`]: no completion of this ticket will come any more. [`Refusal::Full`] with
     /// [`Limit::Completions`](crate::Limit::Completions): too many others wait; with
     /// [`Limit::SwapBytes`](crate::Limit::SwapBytes) or [`Limit::Sources`](crate::Limit::Sources):
     /// other completions may hold the memory or the place that the operation waits for. Otherwise
     /// as for `complete`.
     fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
-        Err(Reason::Unsupported.into())
+        Err(Refusal::Unsupported.into())
     }
 
     /// Which mechanism serves which operation, why, and how often.

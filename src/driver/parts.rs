@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 #[cfg(doc)]
-use crate::Reason;
+use crate::Refusal;
 use crate::completion::Done;
 use crate::file::work::{Outcome, Value};
 use crate::file::{Arguments, Task};
@@ -36,7 +36,7 @@ pub struct OpParts {
     /// Whether it stays in flight after a completion.
     pub multishot: bool,
     /// Whether it makes no completion if it succeeds ([`Op::quiet`]). A driver that cannot do this
-    /// refuses the operation with [`Reason::Unsupported`].
+    /// refuses the operation with [`Refusal::Unsupported`].
     pub quiet: bool,
     /// Whether the driver may send it at the next wait ([`Op::deferred`]). It may as well send it
     /// at once.
@@ -123,7 +123,7 @@ impl Op {
     /// Puts an operation together again (for authors of drivers): to hand back one that is refused
     /// after it was opened, or to pass a changed one on to another driver. Parts that operations of
     /// its code do not have are dropped. Drivers refuse one that lacks a part, as
-    /// [`Reason::Unsupported`].
+    /// [`Refusal::Unsupported`].
     ///
     /// ```
     /// use windlass::{Op, Source};

@@ -13,7 +13,7 @@ use crate::sys::os_error;
 use crate::sys::socket_option::SocketOption;
 use crate::sys::target::Target;
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Handle, SourceKind};
 
 /// The calls of a kernel on descriptors. None of them blocks.
@@ -49,9 +49,9 @@ pub unsafe trait Calls {
     /// it changed the open file description, which `shared` forbids.
     ///
     /// # Errors
-    /// [`Reason::Unsupported`] for a blocking socket that must not be changed, or the errno.
-    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
-        Err(Reason::Unsupported)
+    /// [`Refusal::Unsupported`] for a blocking socket that must not be changed, or the errno.
+    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Refusal> {
+        Err(Refusal::Unsupported)
     }
 
     /// Sends `len` bytes at `offset` of a file over a socket, as many as it takes without waiting
@@ -68,13 +68,13 @@ pub unsafe trait Calls {
     /// Returns the kind, and whether the description was changed.
     ///
     /// # Errors
-    /// [`Reason::Unsupported`] or the errno.
+    /// [`Refusal::Unsupported`] or the errno.
     fn prepare(
         &mut self,
         fd: RawFd,
         kind: SourceKind,
         shared: bool,
-    ) -> Result<(SourceKind, bool), Reason>;
+    ) -> Result<(SourceKind, bool), Refusal>;
 
     /// Undoes the change of [`prepare`](Calls::prepare).
     fn restore(&mut self, fd: RawFd);

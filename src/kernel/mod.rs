@@ -38,7 +38,7 @@ use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::waker::Wake;
 use crate::words::clock;
-use crate::words::error::{Error, Reason};
+use crate::words::error::{Error, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind};
 
@@ -274,12 +274,12 @@ pub unsafe trait Kernel {
     /// nor its registrations.
     ///
     /// # Errors
-    /// What the system reports; [`Reason::Unsupported`] where there is no other.
+    /// What the system reports; [`Refusal::Unsupported`] where there is no other.
     fn renew(&self, config: &Config) -> io::Result<Self>
     where
         Self: Sized,
     {
-        Err(Reason::Unsupported.into())
+        Err(Refusal::Unsupported.into())
     }
 
     /// Gives up the operations that were not answered in time. The proactor never uses their memory

@@ -7,7 +7,7 @@ use crate::completion::Completions;
 use crate::completion::verbs::{Complete, Submit, Wait};
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::file_request::{FileCompletion, RawOp};
-use crate::words::error::Rejected;
+use crate::words::error::Refused;
 use crate::words::source::Ticket;
 
 /// Programs have no names of Linux AIO here.
@@ -51,7 +51,7 @@ impl AioFiles<Raw> {
 impl Submit for AioFiles<Raw> {
     type Op = RawOp;
 
-    fn submit(&mut self, _: RawOp) -> Result<Ticket, Rejected<RawOp>> {
+    fn submit(&mut self, _: RawOp) -> Result<Ticket, Refused<RawOp>> {
         match self.0.0 {}
     }
     fn cancel(&mut self, _: Ticket) -> bool {

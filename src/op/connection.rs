@@ -5,7 +5,7 @@ use crate::op::payload::Payload;
 use crate::words::address::Address;
 use crate::words::source::{Handle, Source};
 #[cfg(doc)]
-use crate::{Builder, Done, Limit, Reason, Watcher};
+use crate::{Builder, Done, Limit, Refusal, Watcher};
 
 /// Operations that make connections.
 impl Op {
@@ -43,7 +43,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source does not listen, or is a duplicate of a blocking
+    /// - [`Refusal::Unsupported`]: the source does not listen, or is a duplicate of a blocking
     ///   listener ([`Watcher::attach_dup`]).
     ///
     /// Ends with:
@@ -71,7 +71,7 @@ impl Op {
 
     /// Opens a stream socket and connects it to `address`.
     ///
-    /// Completes with [`Done::Connected`] and the socket, which is non-blocking and closed on exec.
+    /// Completes with [`Done::Socket`] and the socket, which is non-blocking and closed on exec.
     /// The source of the completion is [`Source::NONE`]. While the connect is in flight, it counts
     /// as a source. Give it a [`timeout`](Op::timeout): the system itself gives up only after
     /// minutes.
@@ -84,7 +84,7 @@ impl Op {
     /// watcher.submit(Op::connect(server.local_addr()?).timeout(Duration::from_secs(5)))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
-    /// let Ok(Done::Connected(socket)) = done.drain(..).next().unwrap().result else { panic!() };
+    /// let Ok(Done::Socket(socket)) = done.drain(..).next().unwrap().result else { panic!() };
     /// let client = watcher.attach(socket)?;
     /// assert_eq!(watcher.peer_address(client)?.ip(), Some(server.local_addr()?));
     /// # Ok::<(), std::io::Error>(())
@@ -94,7 +94,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
+    /// - [`Refusal::Full`] with [`Limit::Sources`]: the source table is full.
     ///
     /// Ends with:
     ///
@@ -129,7 +129,7 @@ impl Op {
     /// As [`Op::connect`], with a socket that you made. The socket may be bound, and may have
     /// options set.
     ///
-    /// Completes with [`Done::Connected`] and the socket. Any kind of socket works that connect(2)
+    /// Completes with [`Done::Socket`] and the socket. Any kind of socket works that connect(2)
     /// takes: connecting a datagram socket sets its peer. The driver makes the socket non-blocking,
     /// and it stays so.
     ///
@@ -141,7 +141,7 @@ impl Op {
     /// watcher.submit(Op::connect_with(socket, server.local_addr()?))?;
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?;
-    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Connected(_))));
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Socket(_))));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
@@ -149,7 +149,7 @@ impl Op {
     ///
     /// As for [`Op::connect`]. It is also refused with:
     ///
-    /// - [`Reason::NoDescriptor`]: the handle belongs to a [simulation](crate::sim).
+    /// - [`Refusal::NoDescriptor`]: the handle belongs to a [simulation](crate::sim).
     ///
     /// The operation can also end with:
     ///

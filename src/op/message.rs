@@ -7,7 +7,7 @@ use crate::sys::fd::OwnedFd;
 use crate::words::address::Address;
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Done, Error, Limit, Reason, Watcher};
+use crate::{Builder, Done, Error, Limit, Refusal, Watcher};
 
 /// Operations on messages: datagrams, and descriptors that travel with bytes.
 impl Op {
@@ -66,7 +66,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket.
+    /// - [`Refusal::Unsupported`]: the source is no datagram or seqpacket socket.
     ///
     /// Ends with:
     ///
@@ -114,9 +114,9 @@ impl Op {
     ///
     /// As for [`Op::recv_from`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
-    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
-    /// - [`Reason::Unsupported`]: `buf` is a list.
+    /// - [`Refusal::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Refusal::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
+    /// - [`Refusal::Unsupported`]: `buf` is a list.
     ///
     /// # Platforms
     ///
@@ -144,10 +144,10 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is no datagram or seqpacket socket, or `buf` is a
+    /// - [`Refusal::Unsupported`]: the source is no datagram or seqpacket socket, or `buf` is a
     ///   list.
-    /// - [`Reason::TooLong`]: `buf` has more than 2^31 - 1 bytes.
-    /// - [`Reason::Full`] with [`Limit::Writes`]: the source has too many bytes queued
+    /// - [`Refusal::TooLong`]: `buf` has more than 2^31 - 1 bytes.
+    /// - [`Refusal::Full`] with [`Limit::Writes`]: the source has too many bytes queued
     ///   ([`Builder::write_limit`]).
     ///
     /// Ends with:
@@ -267,10 +267,10 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
-    /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket, or
+    /// - [`Refusal::EmptyBuffer`], [`Refusal::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
+    /// - [`Refusal::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket, or
     ///   `buf` is a list.
-    /// - [`Reason::Full`] with [`Limit::Writes`]: the source has too many bytes queued
+    /// - [`Refusal::Full`] with [`Limit::Writes`]: the source has too many bytes queued
     ///   ([`Builder::write_limit`]).
     ///
     /// The operation can end with the errors of [`Op::write`], and with:
@@ -310,7 +310,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket.
+    /// - [`Refusal::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket.
     ///
     /// The operation can end with the errors of [`Op::read`]. Descriptors beyond the process's
     /// limit (`RLIMIT_NOFILE`) are lost without an error: the system closes them.

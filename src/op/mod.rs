@@ -34,7 +34,7 @@ use crate::op::payload::Payload;
 use crate::words::clock::{self, Deadline};
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Reason, Watcher};
+use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Refusal, Watcher};
 
 /// An operation, to be given to [`Watcher::submit`].
 ///
@@ -73,13 +73,13 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Reason
 /// [`Watcher::submit`] can refuse an operation. Then it hands the operation back, and no completion
 /// follows. The reasons are:
 ///
-/// - [`Reason::Closed`]: the watcher is closed.
-/// - [`Reason::Forked`]: the process is a fork of the one that built the watcher.
-/// - [`Reason::Stale`]: the source was aborted or detached, or an [`Op::close`] was submitted for
+/// - [`Refusal::Closed`]: the watcher is closed.
+/// - [`Refusal::Forked`]: the process is a fork of the one that built the watcher.
+/// - [`Refusal::Stale`]: the source was aborted or detached, or an [`Op::close`] was submitted for
 ///   it.
-/// - [`Reason::Full`] with [`Limit::Operations`]: too many operations are in flight.
-/// - [`Reason::Full`] with [`Limit::Completions`]: too many completions wait for delivery.
-/// - [`Reason::Os`] with `EBADF`: other code has closed the descriptor before its first operation.
+/// - [`Refusal::Full`] with [`Limit::Operations`]: too many operations are in flight.
+/// - [`Refusal::Full`] with [`Limit::Completions`]: too many completions wait for delivery.
+/// - [`Refusal::Os`] with `EBADF`: other code has closed the descriptor before its first operation.
 ///
 /// A [`Submitter`](crate::Submitter::submit) accepts an operation of another thread before the loop
 /// sees it. If the loop then refuses the operation, the refusal comes as a completion.
@@ -133,11 +133,11 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Reason
 ///
 /// File work, jobs and look-ups are also refused with:
 ///
-/// - [`Reason::NoFiles`]: the driver's kernel has no files.
-/// - [`Reason::Unsupported`]: the source is no regular file, directory or block device.
-/// - [`Reason::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
+/// - [`Refusal::NoFiles`]: the driver's kernel has no files.
+/// - [`Refusal::Unsupported`]: the source is no regular file, directory or block device.
+/// - [`Refusal::Full`] with [`Limit::Jobs`]: too many jobs are in flight for the threads
 ///   ([`Builder::max_jobs`]).
-/// - [`Reason::Os`]: no worker thread runs yet, and the system refuses to start one (`EAGAIN`).
+/// - [`Refusal::Os`]: no worker thread runs yet, and the system refuses to start one (`EAGAIN`).
 ///
 /// ## Errors of paths
 ///
@@ -427,7 +427,7 @@ impl Op {
     /// # Errors
     ///
     /// [`Op::write`] and [`Op::write_vectored`] can be quiet. Every other operation is refused with
-    /// [`Reason::Unsupported`], because a program waits for its result. If another thread submits
+    /// [`Refusal::Unsupported`], because a program waits for its result. If another thread submits
     /// it, the refusal is a completion, as all refusals that only the loop can decide.
     ///
     /// # Platforms

@@ -3,7 +3,7 @@
 use super::{Op, OpCode};
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Done, Reason, Watcher};
+use crate::{Done, Refusal, Watcher};
 
 /// Operations on processes: signals to this process, and the exit of its children.
 impl Op {
@@ -32,7 +32,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is not one of [`Watcher::signals`].
+    /// - [`Refusal::Unsupported`]: the source is not one of [`Watcher::signals`].
     ///
     /// The only errnos are those of every operation.
     ///
@@ -71,7 +71,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is not one of [`Watcher::child`].
+    /// - [`Refusal::Unsupported`]: the source is not one of [`Watcher::child`].
     ///
     /// Ends with:
     ///

@@ -4,7 +4,7 @@ use super::{Op, OpCode};
 use crate::memory::buf::Buf;
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher};
+use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Refusal, Watcher};
 
 /// Operations on the bytes of sockets, pipes and other descriptors.
 impl Op {
@@ -41,7 +41,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
+    /// - [`Refusal::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device.
     ///
     /// Ends with:
@@ -99,8 +99,8 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no capacity.
-    /// - [`Reason::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
+    /// - [`Refusal::EmptyBuffer`]: `buf` has no capacity.
+    /// - [`Refusal::TooLong`]: `buf` has a capacity of more than 2^31 - 1 bytes.
     ///
     /// It also ends with `EINVAL` if `buf` is too small for the descriptor: an eventfd or a timerfd
     /// yields eight bytes at a time.
@@ -204,11 +204,11 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::EmptyBuffer`]: `buf` has no room behind its bytes. A vector has no spare
+    /// - [`Refusal::EmptyBuffer`]: `buf` has no room behind its bytes. A vector has no spare
     ///   capacity, or a lease has as many bytes as a swap buffer. A [`Lease`](crate::Lease) never
     ///   has room, because its bytes may be shared.
-    /// - [`Reason::TooLong`]: the length or the spare capacity of `buf` is above 2^31 - 1 bytes.
-    /// - [`Reason::Unsupported`]: also for a datagram or seqpacket socket, and for a list.
+    /// - [`Refusal::TooLong`]: the length or the spare capacity of `buf` is above 2^31 - 1 bytes.
+    /// - [`Refusal::Unsupported`]: also for a datagram or seqpacket socket, and for a list.
     ///
     /// # Platforms
     ///
@@ -253,8 +253,8 @@ impl Op {
     ///
     /// As for [`Op::read`]. It is also refused with:
     ///
-    /// - [`Reason::BadCount`]: `count` is 0, or more than the capacity of `buf`.
-    /// - [`Reason::TooLong`]: both `count` and the capacity of `buf` are more than 2^31 - 1 bytes.
+    /// - [`Refusal::BadCount`]: `count` is 0, or more than the capacity of `buf`.
+    /// - [`Refusal::TooLong`]: both `count` and the capacity of `buf` are more than 2^31 - 1 bytes.
     ///
     /// The operation can also end with:
     ///
@@ -314,10 +314,10 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::TooLong`]: `buf` has more than 2^31 - 1 bytes.
-    /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
+    /// - [`Refusal::TooLong`]: `buf` has more than 2^31 - 1 bytes.
+    /// - [`Refusal::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device.
-    /// - [`Reason::Full`] with [`Limit::Writes`]: the source has too many bytes queued
+    /// - [`Refusal::Full`] with [`Limit::Writes`]: the source has too many bytes queued
     ///   ([`Builder::write_limit`]).
     ///
     /// Ends with:
@@ -414,7 +414,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is no socket.
+    /// - [`Refusal::Unsupported`]: the source is no socket.
     ///
     /// Ends with:
     ///
@@ -438,7 +438,7 @@ impl Op {
     ///
     /// Completes with [`Done::Closed`]. Before that, reads and polls that are still pending end
     /// with [`ErrorKind::Aborted`]. After this call, `submit` refuses operations for the source
-    /// with [`Reason::Stale`]. If no operation of the source is in flight, and the source is no
+    /// with [`Refusal::Stale`]. If no operation of the source is in flight, and the source is no
     /// file, `submit` closes it at once.
     ///
     /// [`Watcher::abort`] closes at once. An abort after an `Op::close` drops the unsent writes.
@@ -448,7 +448,7 @@ impl Op {
     /// loop closes it.)
     ///
     /// ```
-    /// use windlass::{Completions, Op, Reason, Watcher};
+    /// use windlass::{Completions, Op, Refusal, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     /// let source = watcher.attach(ours)?;
@@ -459,7 +459,7 @@ impl Op {
     ///     watcher.wait(&mut done)?;
     /// }
     /// assert_eq!(std::io::read_to_string(theirs)?, "goodbye");
-    /// assert_eq!(watcher.submit(Op::read(source)).unwrap_err().reason, Reason::Stale);
+    /// assert_eq!(watcher.submit(Op::read(source)).unwrap_err().reason, Refusal::Stale);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///

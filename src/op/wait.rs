@@ -7,7 +7,7 @@ use crate::sys::interest::Ready;
 use crate::words::clock;
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Done, ErrorKind, Limit, Reason, Watcher};
+use crate::{Done, ErrorKind, Limit, Refusal, Watcher};
 
 /// Operations that wait: for the next turn, a time, readiness, or a drained write queue.
 impl Op {
@@ -125,7 +125,7 @@ impl Op {
     ///
     /// [`Watcher::abort`] and [`Op::close`] end the timer with [`ErrorKind::Aborted`],
     /// [`Watcher::cancel_all`] ends it with [`ErrorKind::Cancelled`], and [`Watcher::detach`] is
-    /// refused with [`Reason::Busy`] while it runs. So a server keeps no list of its connections'
+    /// refused with [`Refusal::Busy`] while it runs. So a server keeps no list of its connections'
     /// timers. Reads and writes do not move the timer: [`Watcher::set_idle_timeout`] limits how
     /// long a source is idle. Other operations than timers ignore this.
     ///
@@ -146,8 +146,8 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// A timer with an owner is refused with [`Reason::Stale`] if the source was aborted, closed or
-    /// detached. All else is as for [`Op::timer`].
+    /// A timer with an owner is refused with [`Refusal::Stale`] if the source was aborted, closed
+    /// or detached. All else is as for [`Op::timer`].
     ///
     /// # Platforms
     ///
@@ -191,7 +191,7 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: the source is a regular file, a directory or a block device.
+    /// - [`Refusal::Unsupported`]: the source is a regular file, a directory or a block device.
     ///
     /// The only errnos are those of every operation: `ENOSPC`, `ENOMEM`, `EBADF`.
     ///

@@ -16,7 +16,7 @@ use crate::proactor::parts::state::{
 use crate::proactor::{Proactor, remote};
 use crate::remote::{Remote, Request};
 use crate::sys::fork;
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::source::SourceKind;
 use crate::words::table::Entry;
 
@@ -43,7 +43,7 @@ impl<K: Kernel> Proactor<K> {
             return Ok(());
         }
         if self.sources.closed {
-            return Err(Reason::Closed.into());
+            return Err(Refusal::Closed.into());
         }
         let kernel = self.kernel.renew(&self.config)?;
         self.kernel.abandon();
@@ -135,7 +135,7 @@ impl<K: Kernel> Proactor<K> {
         match request {
             Request::Submit(ticket, op) => {
                 self.vacate_reserved(ticket);
-                self.refuse_reserved(ticket, op, Reason::Forked);
+                self.refuse_reserved(ticket, op, Refusal::Forked);
             }
             // The operation that this request names ends anyway.
             Request::Cancel(_) | Request::Reschedule(..) => {}

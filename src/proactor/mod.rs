@@ -59,7 +59,7 @@ use crate::sys::fork;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
 use crate::words::clock::{self, Deadline};
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
 use crate::words::table::{MOST, Table};
@@ -143,23 +143,23 @@ impl<K: Kernel> Proactor<K> {
 
     /// Why a source was not found.
     #[cold]
-    fn stale(&self) -> Reason {
-        if self.sources.closed { Reason::Closed } else { Reason::Stale }
+    fn stale(&self) -> Refusal {
+        if self.sources.closed { Refusal::Closed } else { Refusal::Stale }
     }
 
     #[inline(always)]
-    fn check_fork(&self) -> Result<(), Reason> {
+    fn check_fork(&self) -> Result<(), Refusal> {
         if self.sources.forks.generation == fork::generation() {
             Ok(())
         } else {
-            Err(Reason::Forked)
+            Err(Refusal::Forked)
         }
     }
 
     #[inline]
-    fn check_open(&self) -> Result<(), Reason> {
+    fn check_open(&self) -> Result<(), Refusal> {
         self.check_fork()?;
-        if self.sources.closed { Err(Reason::Closed) } else { Ok(()) }
+        if self.sources.closed { Err(Refusal::Closed) } else { Ok(()) }
     }
 
     #[inline]
@@ -174,24 +174,24 @@ impl<K: Kernel> Proactor<K> {
 
     /// Whether there can be another source.
     #[inline]
-    fn check_room(&self) -> Result<(), Reason> {
+    fn check_room(&self) -> Result<(), Refusal> {
         self.check_open()?;
         let is_full = self.sources.table.len() >= self.sources.table.limit();
         if is_full { Err(self.full_of_sources()) } else { Ok(()) }
     }
 
     #[cold]
-    fn full_of_sources(&self) -> Reason {
-        Reason::Full { limit: Limit::Sources, count: self.config.max_sources }
+    fn full_of_sources(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Sources, count: self.config.max_sources }
     }
 
-    fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Rejected<Handle>> {
-        let reject = |op, reason| Err(Rejected { value: op, reason });
+    fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Refused<Handle>> {
+        let reject = |op, reason| Err(Refused { value: op, reason });
         if let Err(reason) = self.check_room() {
             return reject(handle, reason);
         }
         if !self.kernel.calls().accepts(&handle) {
-            return reject(handle, Reason::NoDescriptor);
+            return reject(handle, Refusal::NoDescriptor);
         }
         let Some((index, generation)) = self.sources.table.occupy() else {
             return reject(handle, self.full_of_sources());
@@ -241,26 +241,26 @@ impl<K: Kernel> Proactor<K> {
 }
 
 impl<K: Kernel> Driver for Proactor<K> {
-    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+    fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         self.adopt(handle, 0)
     }
 
-    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+    fn attach_shared(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         let source = self.adopt(handle, DUPLICATED)?;
         self.sources.shared.insert(source.index());
         Ok(source)
     }
 
-    fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
+    fn detach(&mut self, source: Source) -> Result<Handle, Refusal> {
         self.described(source)?;
         self.sources.observe_forks();
         let state = &self.sources[source.index()];
         let (fd, kind, flags) = (state.fd, state.kind(), state.flags);
         if kind.is_of_process() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if !state.is_idle() || self.is_at_work(source.index()) {
-            return Err(Reason::Busy);
+            return Err(Refusal::Busy);
         }
         if flags & REGISTERED != 0 {
             self.kernel.deregister(fd, source.key());
@@ -276,7 +276,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         &mut self,
         addresses: Vec<Address>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         self.connect_source(addresses, options)
     }
 
@@ -293,11 +293,11 @@ impl<K: Kernel> Driver for Proactor<K> {
         Ok(self.adopt(handle, 0)?)
     }
 
-    fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+    fn signals(&mut self, signals: &[i32]) -> Result<Source, Refusal> {
         self.make_of_process(SourceKind::Signals, |calls| calls.signals(signals))
     }
 
-    fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+    fn child(&mut self, pid: u32) -> Result<Source, Refusal> {
         self.make_of_process(SourceKind::Child, |calls| calls.child(pid))
     }
 
@@ -328,7 +328,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     #[inline]
-    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         // Inlined: a program with slow peers calls this for each message.
         if self.sources.forks.generation == fork::generation()
             && let Some(state) = self.sources.table.look(source.index(), source.generation())
@@ -339,7 +339,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.queued_bytes_of_other(source)
     }
 
-    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
+    fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal> {
         self.check_fork()?;
         self.take_arrived(source);
         let stale = self.why_missing(source);
@@ -349,42 +349,42 @@ impl<K: Kernel> Driver for Proactor<K> {
         Ok(())
     }
 
-    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+    fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Refusal> {
         let state = self.described(source)?;
         // Code that has the descriptor may duplicate it.
         state.flags |= DUPLICATED;
         let fd = state.fd;
-        self.kernel.calls().borrow(fd).ok_or(Reason::NoDescriptor)
+        self.kernel.calls().borrow(fd).ok_or(Refusal::NoDescriptor)
     }
 
-    fn local_address(&self, source: Source) -> Result<Address, Reason> {
+    fn local_address(&self, source: Source) -> Result<Address, Refusal> {
         self.ask(source, |kernel, fd| kernel.calls().local_address(fd))
     }
 
-    fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+    fn peer_address(&self, source: Source) -> Result<Address, Refusal> {
         self.ask(source, |kernel, fd| kernel.calls().peer_address(fd))
     }
 
-    fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
+    fn kind(&mut self, source: Source) -> Result<SourceKind, Refusal> {
         let index = self.usable(source)?;
         Ok(self.sources[index].kind())
     }
 
-    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason> {
+    fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Refusal> {
         if self.kind(source)? != SourceKind::Datagram {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if peer.is_unspecified() {
             // Windows would take the peer away.
-            return Err(Reason::Os(libc::EINVAL));
+            return Err(Refusal::Os(libc::EINVAL));
         }
         let fd = self.sources[source.index()].fd;
-        self.kernel.calls_mut().connect_datagram(fd, peer).map_err(Reason::from_io)
+        self.kernel.calls_mut().connect_datagram(fd, peer).map_err(Refusal::from_io)
     }
 
-    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal> {
         let fd = self.described(source)?.fd;
-        self.kernel.calls_mut().set_option(fd, option).map_err(Reason::from_io)
+        self.kernel.calls_mut().set_option(fd, option).map_err(Refusal::from_io)
     }
 
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
@@ -392,7 +392,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         registered.unwrap_or_else(|| AlignedBuf::with_capacity(len, 4096))
     }
 
-    fn pool(&mut self) -> Result<&mut Pool, Reason> {
+    fn pool(&mut self) -> Result<&mut Pool, Refusal> {
         self.check_fork()?;
         Ok(&mut self.memory.pool)
     }
@@ -409,12 +409,12 @@ impl<K: Kernel> Driver for Proactor<K> {
         clock::instant_of(self.time.reported_ns.get())
     }
 
-    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
+    fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal> {
         self.check_fork()?;
         self.move_deadline(ticket, op::due_ns(due))
     }
 
-    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
         self.check_fork()?;
         Ok(self.has_not_ended(ticket))
     }
@@ -423,7 +423,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         &mut self,
         source: Source,
         timeout: Option<Duration>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         self.set_idle(source, timeout)
     }
 
@@ -443,9 +443,9 @@ impl<K: Kernel> Driver for Proactor<K> {
         Some(Duration::from_nanos(next.saturating_sub(self.kernel.now_ns())))
     }
 
-    fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+    fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {
         self.check_fork()?;
-        self.kernel.pollable().ok_or(Reason::Unsupported)
+        self.kernel.pollable().ok_or(Refusal::Unsupported)
     }
 
     fn submitter(&mut self) -> Submitter {

@@ -7,7 +7,7 @@ use crate::proactor::Proactor;
 use crate::proactor::parts::state::{ABORTING, CONNECTING, INLINE_TICKET, RESERVED, SourceState};
 use crate::sys::fd::RawFd;
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Source, Ticket};
 
 impl<K: Kernel> Proactor<K> {
@@ -15,7 +15,7 @@ impl<K: Kernel> Proactor<K> {
     /// attaches.
     #[cold]
     #[inline(never)]
-    pub(super) fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Reason> {
+    pub(super) fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Refusal> {
         self.check_fork()?;
         // Nothing is queued yet on a source whose name is reserved for another thread.
         self.peek(source).map(|_| 0).ok_or(self.stale())
@@ -42,13 +42,13 @@ impl<K: Kernel> Proactor<K> {
         &self,
         source: Source,
         ask: impl Fn(&K, RawFd) -> io::Result<Address>,
-    ) -> Result<Address, Reason> {
+    ) -> Result<Address, Refusal> {
         self.check_fork()?;
         let answer = match self.peek(source) {
             Some(state) if state.has(RESERVED) => self.inbox.remote.look_for(source, |handle| {
                 match self.kernel.calls().accepts(handle) {
                     true => ask(&self.kernel, handle.raw()),
-                    false => Err(Reason::NoDescriptor.into()),
+                    false => Err(Refusal::NoDescriptor.into()),
                 }
             }),
             Some(state) if !state.has(CONNECTING) => match state.why_no_descriptor() {
@@ -57,7 +57,7 @@ impl<K: Kernel> Proactor<K> {
             },
             _ => None,
         };
-        answer.ok_or(self.stale())?.map_err(Reason::from_io)
+        answer.ok_or(self.stale())?.map_err(Refusal::from_io)
     }
 
     /// Whether the connect of this source has failed or goes on.

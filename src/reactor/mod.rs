@@ -38,7 +38,7 @@ pub use crate::sys::interest::Mode;
 use crate::sys::interest::Ready;
 use crate::sys::{Selector, fork, os_errno};
 use crate::words::clock;
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::source::Ticket;
 use crate::words::table::{self, Entry, Table};
 use crate::words::wake_state::WakeState;
@@ -152,14 +152,14 @@ impl<S: Select> Reactor<S> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the watch has ended.
-    /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Os`]: the selector refuses, with `ENOMEM`, or `ENOENT` or `EBADF` when other
+    /// - [`Refusal::Stale`]: the watch has ended.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    /// - [`Refusal::Os`]: the selector refuses, with `ENOMEM`, or `ENOENT` or `EBADF` when other
     ///   code has closed the descriptor.
-    pub fn modify(&mut self, ticket: Ticket, interest: Ready, mode: Mode) -> Result<(), Reason> {
+    pub fn modify(&mut self, ticket: Ticket, interest: Ready, mode: Mode) -> Result<(), Refusal> {
         self.check_fork()?;
         let watch = self.watches.find(ticket.index(), ticket.generation());
-        let watch = watch.ok_or(Reason::Stale)?;
+        let watch = watch.ok_or(Refusal::Stale)?;
         let fd = watch.fd.as_ref().expect("E1").as_raw_fd();
         self.selector.modify(fd, ticket.key(), interest, mode).map_err(reason)?;
         (watch.mode, watch.interest, watch.armed) = (mode, interest, true);
@@ -194,9 +194,9 @@ impl<S: Select> Reactor<S> {
     /// # Errors
     ///
     /// - As for [`modify`](Reactor::modify).
-    pub fn rearm(&mut self, ticket: Ticket, interest: Ready) -> Result<(), Reason> {
+    pub fn rearm(&mut self, ticket: Ticket, interest: Ready) -> Result<(), Refusal> {
         let watch = self.watches.look(ticket.index(), ticket.generation());
-        let mode = watch.ok_or(Reason::Stale)?.mode;
+        let mode = watch.ok_or(Refusal::Stale)?.mode;
         self.modify(ticket, interest, mode)
     }
 
@@ -204,10 +204,10 @@ impl<S: Select> Reactor<S> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the watch has ended.
-    pub fn fd(&self, ticket: Ticket) -> Result<BorrowedFd<'_>, Reason> {
+    /// - [`Refusal::Stale`]: the watch has ended.
+    pub fn fd(&self, ticket: Ticket) -> Result<BorrowedFd<'_>, Refusal> {
         let watch = self.watches.look(ticket.index(), ticket.generation());
-        Ok(watch.ok_or(Reason::Stale)?.fd.as_ref().expect("E1").as_fd())
+        Ok(watch.ok_or(Refusal::Stale)?.fd.as_ref().expect("E1").as_fd())
     }
 
     /// A handle that ends the wait from any thread.
@@ -259,8 +259,8 @@ impl<S: Select> Reactor<S> {
         Ok(())
     }
 
-    fn check_fork(&self) -> Result<(), Reason> {
-        if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
+    fn check_fork(&self) -> Result<(), Refusal> {
+        if self.forks == fork::generation() { Ok(()) } else { Err(Refusal::Forked) }
     }
 
     /// Turns the events of a select into items.
@@ -304,26 +304,27 @@ impl<S: Select> Submit for Reactor<S> {
     ///
     /// The watch comes back with its descriptor, with:
     ///
-    /// - [`Reason::Unsupported`]: the descriptor cannot be waited for (`EPERM`: regular files,
+    /// - [`Refusal::Unsupported`]: the descriptor cannot be waited for (`EPERM`: regular files,
     ///   directories, some devices).
-    /// - [`Reason::Full`]: the reactor has as many watches as it may.
-    /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Os`]: the system refuses, with `ENOSPC` (`/proc/sys/fs/epoll/max_user_watches`),
-    ///   `ENOMEM`, or `ELOOP` for selectors that watch each other.
-    fn submit(&mut self, op: Watch) -> Result<Ticket, Rejected<Watch>> {
+    /// - [`Refusal::Full`]: the reactor has as many watches as it may.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    /// - [`Refusal::Os`]: the system refuses, with `ENOSPC`
+    ///   (`/proc/sys/fs/epoll/max_user_watches`), `ENOMEM`, or `ELOOP` for selectors that watch
+    ///   each other.
+    fn submit(&mut self, op: Watch) -> Result<Ticket, Refused<Watch>> {
         if let Err(reason) = self.check_fork() {
-            return Err(Rejected { value: op, reason });
+            return Err(Refused { value: op, reason });
         }
         let Some((index, generation)) = self.watches.occupy() else {
-            let reason = Reason::Full { limit: Limit::Operations, count: self.watches.limit() };
-            return Err(Rejected { value: op, reason });
+            let reason = Refusal::Full { limit: Limit::Operations, count: self.watches.limit() };
+            return Err(Refused { value: op, reason });
         };
         let ticket = Ticket::from_parts(index, generation);
         let raw = op.fd.as_raw_fd();
         if let Err(error) = self.selector.add(raw, ticket.key(), op.interest, op.mode) {
             self.watches.vacate(index);
             let reason = reason(error);
-            return Err(Rejected { value: op, reason });
+            return Err(Refused { value: op, reason });
         }
         let watch = &mut self.watches[index];
         watch.token = op.token;
@@ -352,7 +353,7 @@ impl<S: Select> Complete for Reactor<S> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Refusal::Forked`]: this is a forked child.
     /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
     fn complete(&mut self, wait: Wait, out: &mut Completions<Readiness>) -> io::Result<usize> {
         self.check_fork()?;
@@ -421,9 +422,9 @@ impl<S: Select> Drop for Reactor<S> {
 }
 
 /// Why the selector refuses a descriptor.
-fn reason(error: io::Error) -> Reason {
+fn reason(error: io::Error) -> Refusal {
     match os_errno(&error) {
-        Some(libc::EPERM) | None => Reason::Unsupported,
-        Some(errno) => Reason::Os(errno),
+        Some(libc::EPERM) | None => Refusal::Unsupported,
+        Some(errno) => Refusal::Os(errno),
     }
 }

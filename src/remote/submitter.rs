@@ -11,7 +11,7 @@ use super::room::Runs;
 use super::{CLOSED, RemoteShared, Request};
 use crate::op::{Op, due_ns};
 use crate::words::clock::Deadline;
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::source::{Handle, Source, Ticket};
 
 #[cfg(loom)]
@@ -28,8 +28,8 @@ const GRACE: Duration = Duration::from_millis(if cfg!(miri) { 10_000 } else { 10
 /// The loop takes requests in queue order, at the start of its next turn. (An
 /// [`abort`](Submitter::abort) is never refused. It may wait after a full queue, and until the loop
 /// has taken it, the queue counts as full.) Every refusal hands the argument back. A thread is
-/// refused when the queue is full or the reserve of ids is empty ([`Reason::Full`] names which),
-/// when the watcher is closed, and in a forked child ([`Reason::Forked`]).
+/// refused when the queue is full or the reserve of ids is empty ([`Refusal::Full`] names which),
+/// when the watcher is closed, and in a forked child ([`Refusal::Forked`]).
 ///
 /// # Back-pressure
 /// Between two turns of the loop, other threads can submit as many operations, and attach as many
@@ -71,22 +71,22 @@ impl Submitter {
     }
 
     /// Passes the gate; refused if the watcher is closed or belongs to another process.
-    pub(super) fn enter(&self) -> Result<Gate<'_>, Reason> {
+    pub(super) fn enter(&self) -> Result<Gate<'_>, Refusal> {
         if self.shared.is_forked() {
-            return Err(Reason::Forked);
+            return Err(Refusal::Forked);
         }
         if self.shared.gate.fetch_add(1, Ordering::SeqCst) & CLOSED != 0 {
             self.shared.gate.fetch_sub(1, Ordering::SeqCst);
-            return Err(Reason::Closed);
+            return Err(Refusal::Closed);
         }
         Ok(Gate(&self.shared.gate))
     }
 
-    fn full(limit: Limit, count: Option<usize>) -> Reason {
-        Reason::Full { limit, count: count.unwrap_or(0) as u32 }
+    fn full(limit: Limit, count: Option<usize>) -> Refusal {
+        Refusal::Full { limit, count: count.unwrap_or(0) as u32 }
     }
 
-    fn send(&self, request: Request) -> Result<(), (Request, Reason)> {
+    fn send(&self, request: Request) -> Result<(), (Request, Refusal)> {
         let gate = match self.enter() {
             Ok(gate) => gate,
             Err(reason) => return Err((request, reason)),
@@ -111,15 +111,15 @@ impl Submitter {
     ///
     /// The handle comes back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
-    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
-    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
+    /// - [`Refusal::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
+    /// - [`Refusal::Full`] with [`Limit::RemoteQueue`]: the queue is full.
+    /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn attach(&self, handle: impl Into<Handle>) -> Result<Source, Refused<Handle>> {
         let handle = handle.into();
         let Ok(source) = self.take_id(&self.shared.sources.receiver) else {
             let reason = self.why_no_id(self.shared.sources.sender.capacity());
-            return Err(Rejected { value: handle, reason });
+            return Err(Refused { value: handle, reason });
         };
         match self.send(Request::Attach(source, handle)) {
             Ok(()) => {
@@ -130,7 +130,7 @@ impl Submitter {
             }
             Err((Request::Attach(source, op), reason)) => {
                 self.give_back(Request::UnusedSource(source));
-                Err(Rejected { value: op, reason })
+                Err(Refused { value: op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
         }
@@ -142,33 +142,33 @@ impl Submitter {
     ///
     /// | [`Watcher::submit`](crate::Watcher::submit) would say | the completion's error |
     /// |---|---|
-    /// | [`Reason::Stale`] | [`ErrorKind::Aborted`](crate::ErrorKind::Aborted) |
-    /// | [`Reason::Closed`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed) |
-    /// | [`Reason::Forked`] | [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
-    /// | [`Reason::EmptyBuffer`], [`Reason::BadCount`], [`Reason::TooLong`] | `EINVAL` |
-    /// | [`Reason::Unsupported`], [`Reason::NoDescriptor`] | `EOPNOTSUPP` |
-    /// | [`Reason::NoFiles`], [`Reason::Busy`] | `EOPNOTSUPP` |
-    /// | [`Reason::Full`] (queued writes, jobs) | `ENOBUFS` |
-    /// | [`Reason::Os`] | its errno |
+    /// | [`Refusal::Stale`] | [`ErrorKind::Aborted`](crate::ErrorKind::Aborted) |
+    /// | [`Refusal::Closed`] | [`ErrorKind::Closed`](crate::ErrorKind::Closed) |
+    /// | [`Refusal::Forked`] | [`ErrorKind::Forked`](crate::ErrorKind::Forked) |
+    /// | [`Refusal::EmptyBuffer`], [`Refusal::BadCount`], [`Refusal::TooLong`] | `EINVAL` |
+    /// | [`Refusal::Unsupported`], [`Refusal::NoDescriptor`] | `EOPNOTSUPP` |
+    /// | [`Refusal::NoFiles`], [`Refusal::Busy`] | `EOPNOTSUPP` |
+    /// | [`Refusal::Full`] (queued writes, jobs) | `ENOBUFS` |
+    /// | [`Refusal::Os`] | its errno |
     ///
     /// # Errors
     ///
     /// The operation comes back with its buffer, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
-    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
-    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn submit(&self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    /// - [`Refusal::Full`] with [`Limit::IdReserve`]: the reserve of ids is empty.
+    /// - [`Refusal::Full`] with [`Limit::RemoteQueue`]: the queue is full.
+    /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn submit(&self, op: Op) -> Result<Ticket, Refused<Op>> {
         let Ok(ticket) = self.take_id(&self.shared.tickets.receiver) else {
             let reason = self.why_no_id(self.shared.tickets.sender.capacity());
-            return Err(Rejected { value: op, reason });
+            return Err(Refused { value: op, reason });
         };
         match self.send(Request::Submit(ticket, op)) {
             Ok(()) => Ok(ticket),
             Err((Request::Submit(ticket, op), reason)) => {
                 self.give_back(Request::UnusedTicket(ticket));
-                Err(Rejected { value: op, reason })
+                Err(Refused { value: op, reason })
             }
             Err(_) => unreachable!("the refused request comes back"),
         }
@@ -183,7 +183,7 @@ impl Submitter {
         &self,
         handle: impl Into<Handle>,
         timeout: Duration,
-    ) -> Result<Source, Rejected<Handle>> {
+    ) -> Result<Source, Refused<Handle>> {
         self.persist(handle.into(), timeout, |handle| self.attach(handle))
     }
 
@@ -214,15 +214,15 @@ impl Submitter {
     ///
     /// The operation comes back with its buffer, with:
     ///
-    /// - [`Reason::Full`] after `timeout`, with the last exceeded bound.
-    /// - [`Reason::Closed`]: the watcher is closed, or closes meanwhile.
-    /// - [`Reason::Forked`] at once: this is a forked child.
-    /// - [`Reason::Deadlock`] at once: it would have to wait on the loop's own thread.
+    /// - [`Refusal::Full`] after `timeout`, with the last exceeded bound.
+    /// - [`Refusal::Closed`]: the watcher is closed, or closes meanwhile.
+    /// - [`Refusal::Forked`] at once: this is a forked child.
+    /// - [`Refusal::Deadlock`] at once: it would have to wait on the loop's own thread.
     ///
     /// The loop's thread is the one of its last turn with requests. Before the first such turn, it
     /// is the thread that called [`submitter`](crate::Watcher::submitter) first; that thread waits
     /// 100 ms, in case the watcher has moved to another thread.
-    pub fn submit_wait(&self, op: Op, timeout: Duration) -> Result<Ticket, Rejected<Op>> {
+    pub fn submit_wait(&self, op: Op, timeout: Duration) -> Result<Ticket, Refused<Op>> {
         self.persist(op, timeout, |op| self.submit(op))
     }
 
@@ -235,10 +235,10 @@ impl Submitter {
         token: u64,
         value: T,
         timeout: Duration,
-    ) -> Result<(), Rejected<T>> {
+    ) -> Result<(), Refused<T>> {
         let boxed = Box::new(value);
         self.persist(boxed, timeout, |value: Box<T>| self.post_box(token, value))
-            .map_err(|Rejected { value: op, reason }| Rejected { value: *op, reason })
+            .map_err(|Refused { value: op, reason }| Refused { value: *op, reason })
     }
 
     /// Retries until there is room, `timeout` has passed, or the refusal is permanent.
@@ -246,9 +246,9 @@ impl Submitter {
         &self,
         item: T,
         timeout: Duration,
-        attempt: impl Fn(T) -> Result<R, Rejected<T>>,
-    ) -> Result<R, Rejected<T>> {
-        let is_full = |reason: Reason| matches!(reason, Reason::Full { .. });
+        attempt: impl Fn(T) -> Result<R, Refused<T>>,
+    ) -> Result<R, Refused<T>> {
+        let is_full = |reason: Refusal| matches!(reason, Refusal::Full { .. });
         let mut refused = match attempt(item) {
             Err(refused) if is_full(refused.reason) && !timeout.is_zero() => refused,
             answer => return answer,
@@ -267,13 +267,13 @@ impl Submitter {
             }
             let runs = self.shared.room.runs();
             let end = match runs {
-                Runs::Here => return Err(Rejected { reason: Reason::Deadlock, ..refused }),
+                Runs::Here => return Err(Refused { reason: Refusal::Deadlock, ..refused }),
                 Runs::PerhapsHere => Some(until.map_or(grace, |until| until.min(grace))),
                 Runs::Elsewhere => until,
             };
             if !waiting.sleep(end) {
                 if runs == Runs::PerhapsHere && end == Some(grace) {
-                    refused.reason = Reason::Deadlock;
+                    refused.reason = Refusal::Deadlock;
                 }
                 return Err(refused);
             }
@@ -285,10 +285,10 @@ impl Submitter {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
-    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn cancel(&self, ticket: Ticket) -> Result<(), Reason> {
+    /// - [`Refusal::Full`] with [`Limit::RemoteQueue`]: the queue is full.
+    /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn cancel(&self, ticket: Ticket) -> Result<(), Refusal> {
         self.send(Request::Cancel(ticket)).map_err(|(_, reason)| reason)
     }
 
@@ -311,7 +311,7 @@ impl Submitter {
     /// # Errors
     ///
     /// - As for [`cancel`](Submitter::cancel).
-    pub fn reschedule(&self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
+    pub fn reschedule(&self, ticket: Ticket, span: Duration) -> Result<(), Refusal> {
         self.move_deadline(ticket, Deadline::After(span))
     }
 
@@ -320,11 +320,11 @@ impl Submitter {
     /// # Errors
     ///
     /// - As for [`cancel`](Submitter::cancel).
-    pub fn reschedule_at(&self, ticket: Ticket, at: Instant) -> Result<(), Reason> {
+    pub fn reschedule_at(&self, ticket: Ticket, at: Instant) -> Result<(), Refusal> {
         self.move_deadline(ticket, Deadline::At(at))
     }
 
-    fn move_deadline(&self, ticket: Ticket, due: Deadline) -> Result<(), Reason> {
+    fn move_deadline(&self, ticket: Ticket, due: Deadline) -> Result<(), Refusal> {
         let request = Request::Reschedule(ticket, due_ns(due));
         self.send(request).map_err(|(_, reason)| reason)
     }
@@ -345,19 +345,19 @@ impl Submitter {
     ///
     /// The value comes back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::RemoteQueue`]: the queue is full.
-    /// - [`Reason::Closed`]: the watcher is closed, or was dropped.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Rejected<T>> {
+    /// - [`Refusal::Full`] with [`Limit::RemoteQueue`]: the queue is full.
+    /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn post<T: Any + Send>(&self, token: u64, value: T) -> Result<(), Refused<T>> {
         self.post_box(token, Box::new(value))
-            .map_err(|Rejected { value: op, reason }| Rejected { value: *op, reason })
+            .map_err(|Refused { value: op, reason }| Refused { value: *op, reason })
     }
 
-    fn post_box<T: Any + Send>(&self, token: u64, value: Box<T>) -> Result<(), Rejected<Box<T>>> {
+    fn post_box<T: Any + Send>(&self, token: u64, value: Box<T>) -> Result<(), Refused<Box<T>>> {
         self.send(Request::Post(token, Some(value))).map_err(|(request, reason)| {
             let Request::Post(_, Some(value)) = request else { unreachable!("it comes back") };
             let op = value.downcast().unwrap_or_else(|_| unreachable!("the same value"));
-            Rejected { value: op, reason }
+            Refused { value: op, reason }
         })
     }
 
@@ -366,7 +366,7 @@ impl Submitter {
     /// # Errors
     ///
     /// - As for [`post`](Submitter::post).
-    pub fn wake(&self, token: u64) -> Result<(), Reason> {
+    pub fn wake(&self, token: u64) -> Result<(), Refusal> {
         self.send(Request::Post(token, None)).map_err(|(_, reason)| reason)
     }
 
@@ -387,10 +387,10 @@ impl Submitter {
         id
     }
 
-    fn why_no_id(&self, capacity: Option<usize>) -> Reason {
+    fn why_no_id(&self, capacity: Option<usize>) -> Refusal {
         match () {
-            () if self.shared.is_forked() => Reason::Forked,
-            () if self.is_closed() => Reason::Closed,
+            () if self.shared.is_forked() => Refusal::Forked,
+            () if self.is_closed() => Refusal::Closed,
             () => Self::full(Limit::IdReserve, capacity),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::words::error::{Limit, Reason};
+use crate::words::error::{Limit, Refusal};
 
 fn source(index: u32) -> Source {
     Source::from_parts(index, std::num::NonZeroU32::MIN)
@@ -25,7 +25,7 @@ fn refusals_give_everything_back() {
     );
     submitter.submit(Op::write(Source::NONE, "first")).unwrap();
     let refused = submitter.submit(Op::write(Source::NONE, "second")).unwrap_err();
-    assert_eq!(refused.reason, Reason::Full { limit: Limit::RemoteQueue, count: 1 });
+    assert_eq!(refused.reason, Refusal::Full { limit: Limit::RemoteQueue, count: 1 });
     assert_eq!(&*refused.value.into_buf(), b"second");
     let refused = submitter.post(1, String::from("text")).unwrap_err();
     assert_eq!(refused.value, "text");
@@ -33,7 +33,7 @@ fn refusals_give_everything_back() {
     submitter.abort(source(0)); // not refused
     remote.close();
     let refused = submitter.post(2, String::from("late")).unwrap_err();
-    assert_eq!((refused.value.as_str(), refused.reason), ("late", Reason::Closed));
+    assert_eq!((refused.value.as_str(), refused.reason), ("late", Refusal::Closed));
     assert!(matches!(remote.take(), Some(Request::Submit(_, op)) if &**op.buf() == b"first"));
     assert!(
         matches!(remote.take(), Some(Request::UnusedTicket(_))),
@@ -53,7 +53,7 @@ fn nothing_passes_a_free() {
     (0..2).for_each(|index| remote.opened(source(index)));
     submitter.abort(source(0));
     assert!(matches!(remote.take(), Some(Request::Post(1, _))));
-    let full = Reason::Full { limit: Limit::RemoteQueue, count: 2 };
+    let full = Refusal::Full { limit: Limit::RemoteQueue, count: 2 };
     assert_eq!(submitter.wake(3), Err(full), "the queue has room, but the overflow has an entry");
     assert!(matches!(remote.take(), Some(Request::Post(2, _))));
     submitter.abort(source(1));
@@ -97,10 +97,10 @@ fn a_forked_child_waits_for_no_thread_of_its_parent() {
     let waiting = submitter.shared.room.enter();
     let locked = submitter.shared.room.lock();
     let said = fork::said_by_a_child(|| {
-        let refused = submitter.wake(1) == Err(Reason::Forked);
+        let refused = submitter.wake(1) == Err(Refusal::Forked);
         let waits = submitter
             .post_wait(1, 7, LONG)
-            .is_err_and(|refused| (refused.reason, refused.value) == (Reason::Forked, 7));
+            .is_err_and(|refused| (refused.reason, refused.value) == (Refusal::Forked, 7));
         drop(remote.take());
         refused && waits
     });
@@ -126,7 +126,7 @@ fn a_drop_that_panics_keeps_nothing_alive() {
     submitter.post(2, (behind.clone(), Bomb)).unwrap();
     drop(remote);
     assert_eq!((Arc::strong_count(&before), Arc::strong_count(&behind)), (1, 1));
-    assert_eq!(submitter.wake(3), Err(Reason::Closed));
+    assert_eq!(submitter.wake(3), Err(Refusal::Closed));
 }
 
 /// C9: repeated aborts of a source and aborts of invalid names queue one abort only.
@@ -149,7 +149,7 @@ fn aborts_have_a_bound() {
 }
 
 const LONG: Duration = Duration::from_secs(60);
-const FULL: Reason = Reason::Full { limit: Limit::RemoteQueue, count: 1 };
+const FULL: Refusal = Refusal::Full { limit: Limit::RemoteQueue, count: 1 };
 
 /// A queue for one request, full, and ids in reserve.
 fn stuffed() -> (Remote, Submitter) {
@@ -193,11 +193,11 @@ fn a_close_wakes_every_thread_that_waits() {
         let start = Instant::now();
         remote.close();
         let refused = submit.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, &*refused.value.into_buf()), (Reason::Closed, &b"op"[..]));
+        assert_eq!((refused.reason, &*refused.value.into_buf()), (Refusal::Closed, &b"op"[..]));
         let refused = attach.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, refused.value.into_fd().is_ok()), (Reason::Closed, true));
+        assert_eq!((refused.reason, refused.value.into_fd().is_ok()), (Refusal::Closed, true));
         let refused = post.join().unwrap().unwrap_err();
-        assert_eq!((refused.reason, refused.value.as_str()), (Reason::Closed, "text"));
+        assert_eq!((refused.reason, refused.value.as_str()), (Refusal::Closed, "text"));
         assert!(start.elapsed() < LONG / 2, "they were not woken");
     });
     assert_eq!(submitter.shared.room.waiting(), 0);
@@ -264,10 +264,10 @@ fn the_loop_does_not_wait_for_itself() {
     let start = Instant::now();
     submitter.post_wait(0, "there is room", LONG).unwrap();
     let refused = submitter.post_wait(1, "text", LONG).unwrap_err();
-    assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
+    assert_eq!((refused.reason, refused.value), (Refusal::Deadlock, "text"));
     assert!(remote.unpark());
     let refused = submitter.post_wait(2, "text", LONG).unwrap_err();
-    assert_eq!((refused.reason, refused.value), (Reason::Deadlock, "text"));
+    assert_eq!((refused.reason, refused.value), (Refusal::Deadlock, "text"));
     assert!(start.elapsed() < LONG / 2, "the loop's thread waited");
     // The watcher moves, and takes its first turn there while this thread waits.
     let mut remote = Remote::new(1, 1, 1, Arc::new(|| {}));

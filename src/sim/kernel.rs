@@ -27,7 +27,7 @@ use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
-use crate::words::error::{Error, Reason};
+use crate::words::error::{Error, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind, VirtualDescriptor};
 use crate::words::table;
@@ -362,7 +362,7 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         self.read_cached(fd, to, offset)
     }
 
-    fn forbid_blocking(&mut self, _fd: RawFd, _shared: bool) -> Result<bool, Reason> {
+    fn forbid_blocking(&mut self, _fd: RawFd, _shared: bool) -> Result<bool, Refusal> {
         Ok(false)
     }
 
@@ -380,7 +380,7 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         _fd: RawFd,
         kind: SourceKind,
         _shared: bool,
-    ) -> Result<(SourceKind, bool), Reason> {
+    ) -> Result<(SourceKind, bool), Refusal> {
         Ok((kind, false))
     }
 

@@ -434,7 +434,7 @@ impl Sim {
     /// sim.heal([10, 0, 0, 1], [10, 0, 0, 2]);
     /// client.submit(connect())?;
     /// client.wait(&mut done)?;
-    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Connected(_))));
+    /// assert!(matches!(done.drain(..).next().unwrap().result, Ok(Done::Socket(_))));
     /// assert!(sim.traffic().stalled > 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```

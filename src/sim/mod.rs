@@ -21,7 +21,7 @@
 //!     watcher.wait(&mut done)?;
 //!     for c in done.drain(..) {
 //!         match c.result? {
-//!             Done::Connected(socket) => {
+//!             Done::Socket(socket) => {
 //!                 let client = watcher.attach(socket)?;
 //!                 watcher.submit(Op::write(client, "hello"))?;
 //!             }

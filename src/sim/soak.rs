@@ -71,7 +71,7 @@ fn connected(watcher: &mut Watcher) -> [Source; 2] {
         for c in done.drain(..) {
             match c.result.unwrap() {
                 Done::Accepted(socket) => server = Some(watcher.attach(socket).unwrap()),
-                Done::ConnectedTo(_) => is_connected = true,
+                Done::Connected(_) => is_connected = true,
                 other => panic!("{other:?}"),
             }
         }

@@ -25,7 +25,7 @@ use crate::sys::socket_option::SocketOption;
 use crate::sys::{CHOSEN, Poll, Select, Selector};
 use crate::words::address::Address;
 use crate::words::clock::Deadline;
-use crate::words::error::{Reason, Rejected};
+use crate::words::error::{Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
 use crate::workers::{DEFAULT_THREADS, MOST_THREADS};
@@ -246,7 +246,7 @@ impl Auto {
         count: u32,
         code: OpCode,
         flags: u8,
-    ) -> Result<Ticket, Rejected<Op>> {
+    ) -> Result<Ticket, Refused<Op>> {
         let op = Op { source, token, deadline_ns, buf, payload, count, code, flags };
         forward!(self.submit(op))
     }
@@ -255,7 +255,7 @@ impl Auto {
 impl Submit for Auto {
     type Op = Op;
     #[inline(always)]
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         // One comparison selects the usual driver.
         match self {
             Auto::Readiness(driver) => driver.submit(op),
@@ -281,7 +281,7 @@ impl Complete for Auto {
 
 impl Driver for Auto {
     #[inline]
-    fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>> {
+    fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         forward!(self.attach(handle))
     }
     #[inline]
@@ -289,31 +289,31 @@ impl Driver for Auto {
         forward!(self.abort(source))
     }
     #[inline]
-    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         forward!(self.queued_bytes(source))
     }
     forwards! { &mut self:
-        attach_shared(handle: Handle) -> Result<Source, Rejected<Handle>>;
-        detach(source: Source) -> Result<Handle, Reason>;
+        attach_shared(handle: Handle) -> Result<Source, Refused<Handle>>;
+        detach(source: Source) -> Result<Handle, Refusal>;
         connect(addresses: Vec<Address>, options: ConnectOptions)
-            -> Result<(Source, Ticket), Reason>;
+            -> Result<(Source, Ticket), Refusal>;
         listen(address: &Address, options: ListenOptions) -> io::Result<Source>;
         bind_datagram(address: &Address, options: DatagramOptions) -> io::Result<Source>;
-        signals(signals: &[i32]) -> Result<Source, Reason>;
-        child(pid: u32) -> Result<Source, Reason>;
+        signals(signals: &[i32]) -> Result<Source, Refusal>;
+        child(pid: u32) -> Result<Source, Refusal>;
         cancel_all(source: Source) -> usize;
         close() -> ();
         reinit_after_fork() -> io::Result<()>;
-        set_token(source: Source, token: u64) -> Result<(), Reason>;
-        fd(source: Source) -> Result<BorrowedFd<'_>, Reason>;
-        kind(source: Source) -> Result<SourceKind, Reason>;
-        connect_datagram(source: Source, peer: &Address) -> Result<(), Reason>;
-        set_option(source: Source, option: SocketOption) -> Result<(), Reason>;
+        set_token(source: Source, token: u64) -> Result<(), Refusal>;
+        fd(source: Source) -> Result<BorrowedFd<'_>, Refusal>;
+        kind(source: Source) -> Result<SourceKind, Refusal>;
+        connect_datagram(source: Source, peer: &Address) -> Result<(), Refusal>;
+        set_option(source: Source, option: SocketOption) -> Result<(), Refusal>;
         aligned_buf(len: usize) -> AlignedBuf;
-        pool() -> Result<&mut Pool, Reason>;
+        pool() -> Result<&mut Pool, Refusal>;
         update_now() -> Instant;
-        reschedule(ticket: Ticket, due: Deadline) -> Result<(), Reason>;
-        set_idle_timeout(source: Source, timeout: Option<Duration>) -> Result<(), Reason>;
+        reschedule(ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
+        set_idle_timeout(source: Source, timeout: Option<Duration>) -> Result<(), Refusal>;
         next_timeout() -> Option<Duration>;
         submitter() -> Submitter;
         complete_at_least(least: usize, wait: Wait, out: &mut Completions) -> io::Result<usize>;
@@ -321,11 +321,11 @@ impl Driver for Auto {
     }
 
     forwards! { &self:
-        local_address(source: Source) -> Result<Address, Reason>;
-        peer_address(source: Source) -> Result<Address, Reason>;
+        local_address(source: Source) -> Result<Address, Refusal>;
+        peer_address(source: Source) -> Result<Address, Refusal>;
         now() -> Instant;
-        is_in_flight(ticket: Ticket) -> Result<bool, Reason>;
-        pollable() -> Result<BorrowedFd<'_>, Reason>;
+        is_in_flight(ticket: Ticket) -> Result<bool, Refusal>;
+        pollable() -> Result<BorrowedFd<'_>, Refusal>;
         counters() -> Counters;
     }
 

@@ -121,7 +121,7 @@ impl Builder {
     ///
     /// ```
     /// use std::os::unix::net::UnixStream;
-    /// use windlass::{Completions, ErrorKind, Op, Overflow, Reason, Watcher};
+    /// use windlass::{Completions, ErrorKind, Op, Overflow, Refusal, Watcher};
     ///
     /// let builder = Watcher::builder().write_limit(1 << 20).write_overflow(Overflow::Close);
     /// let mut watcher = builder.build()?;
@@ -138,7 +138,7 @@ impl Builder {
     ///         ended += 1;
     ///     }
     /// }
-    /// assert_eq!(watcher.submit(Op::read(source)).unwrap_err().reason, Reason::Stale);
+    /// assert_eq!(watcher.submit(Op::read(source)).unwrap_err().reason, Refusal::Stale);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_overflow(mut self, overflow: Overflow) -> Builder {
@@ -290,7 +290,8 @@ impl Builder {
     /// - `Unsupported`: this system does not have the driver or the file backend, or cannot bind
     ///   threads to processors.
     /// - `EMFILE`, `ENFILE`, `ENOMEM`, `EPERM` …: the system cannot set the driver up. The error's
-    ///   text begins with the failed call, and [`Reason::of`](crate::Reason::of) returns the errno.
+    ///   text begins with the failed call, and [`Refusal::of`](crate::Refusal::of) returns the
+    ///   errno.
     pub fn build(self) -> io::Result<Watcher> {
         if let Some(cpu) = self.affinity {
             bind_to(cpu)?;

@@ -4,7 +4,7 @@ use super::Watcher;
 use crate::driver::Driver;
 use crate::driver::endpoint::ConnectOptions;
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
@@ -13,7 +13,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// The connect ends in one completion, with the returned ticket, the source, the code
     /// [`OpCode::Connect`](crate::driver::OpCode), and
-    /// [`Done::ConnectedTo`](crate::Done::ConnectedTo) with the address that answered. Operations
+    /// [`Done::Connected`](crate::Done::Connected) with the address that answered. Operations
     /// on the source complete after it, unless they expire or are cancelled before.
     ///
     /// ```
@@ -31,7 +31,7 @@ impl<D: Driver> Watcher<D> {
     /// let mut done = done.drain(..);
     /// let connected = done.next().unwrap();
     /// assert_eq!((connected.ticket(), connected.source), (ticket, source));
-    /// assert!(matches!(connected.result?, Done::ConnectedTo(to) if to.ip() == Some(address)));
+    /// assert!(matches!(connected.result?, Done::Connected(to) if to.ip() == Some(address)));
     /// assert!(matches!(done.next().unwrap().result?, Done::Written { bytes: 5, .. }));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -70,12 +70,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// No source is made, with:
     ///
-    /// - [`Reason::NoAddress`]: the list is empty.
-    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources),
+    /// - [`Refusal::NoAddress`]: the list is empty.
+    /// - [`Refusal::Full`] with [`Limit::Sources`](crate::Limit::Sources),
     ///   [`Limit::Operations`](crate::Limit::Operations) or
     ///   [`Limit::Completions`](crate::Limit::Completions).
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: a driver of your own does not connect sources.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: a driver of your own does not connect sources.
     ///
     /// # Platforms
     ///
@@ -86,7 +86,7 @@ impl<D: Driver> Watcher<D> {
         &mut self,
         addresses: impl IntoIterator<Item = A>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         let addresses = addresses.into_iter().map(Into::into).collect();
         self.driver.connect(addresses, options)
     }

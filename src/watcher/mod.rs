@@ -26,7 +26,7 @@ use crate::sys::socket_option::SocketOption;
 use crate::sys::{affinity, descriptor};
 use crate::watcher::auto::Auto;
 use crate::words::address::Address;
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, Ticket};
 pub use builder::{Builder, LoopThread};
@@ -134,7 +134,7 @@ impl Watcher {
     /// - `Unsupported`: this system does not have the driver or the file backend that such a
     ///   variable names.
     /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system cannot set the driver up. The error's text
-    ///   begins with the failed call, and [`Reason::of`] returns the errno.
+    ///   begins with the failed call, and [`Refusal::of`] returns the errno.
     pub fn new() -> io::Result<Watcher> {
         Watcher::builder().build()
     }
@@ -186,14 +186,14 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] hands the handle back, with:
+    /// [`Refused`] hands the handle back, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
-    /// - [`Reason::NoDescriptor`]: a handle of a [simulation](crate::sim) on a watcher that is not
+    /// - [`Refusal::Full`] with [`Limit::Sources`]: the source table is full.
+    /// - [`Refusal::NoDescriptor`]: a handle of a [simulation](crate::sim) on a watcher that is not
     ///   on this simulation, or a descriptor of the system on a simulation.
-    /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Rejected<Handle>> {
+    /// - [`Refusal::Closed`]: the watcher is closed.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn attach(&mut self, handle: impl Into<Handle>) -> Result<Source, Refused<Handle>> {
         self.driver.attach(handle.into())
     }
 
@@ -208,7 +208,7 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     ///
     /// - `EMFILE`: the process has no descriptor left for the duplicate.
-    /// - The reasons for which [`attach`](Watcher::attach) fails; [`Reason::of`] returns them.
+    /// - The reasons for which [`attach`](Watcher::attach) fails; [`Refusal::of`] returns them.
     pub fn attach_dup(&mut self, descriptor: impl AsFd) -> io::Result<Source> {
         let duplicate = descriptor::duplicate(descriptor.as_fd())?;
         Ok(self.driver.attach_shared(Handle::from(duplicate))?)
@@ -222,15 +222,15 @@ impl<D: Driver> Watcher<D> {
     ///
     /// The source stays attached. The reasons are:
     ///
-    /// - [`Reason::Busy`]: operations are in flight on the source.
-    /// - [`Reason::Stale`]: the source was aborted or detached before, or is closing.
-    /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`]: another thread
+    /// - [`Refusal::Busy`]: operations are in flight on the source.
+    /// - [`Refusal::Stale`]: the source was aborted or detached before, or is closing.
+    /// - [`Refusal::Closed`]: the watcher is closed.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    /// - [`Refusal::Full`] with [`Limit::Completions`]: another thread
     ///   has attached this source, its request still waits in the queue, and the loop takes no
     ///   requests while too many completions wait for delivery. Call [`wait`](Watcher::wait), and
     ///   try again.
-    pub fn detach(&mut self, source: Source) -> Result<Handle, Reason> {
+    pub fn detach(&mut self, source: Source) -> Result<Handle, Refusal> {
         self.driver.detach(source)
     }
 
@@ -249,8 +249,8 @@ impl<D: Driver> Watcher<D> {
     /// - `ENOENT`, `ENOTDIR`: the directory of a Unix path does not exist.
     /// - `EAFNOSUPPORT`: the system has no sockets for this kind of address.
     /// - `EMFILE`, `ENFILE`: out of descriptors.
-    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Full`] with [`Limit::Sources`]: the source table is full.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
     pub fn listen(&mut self, address: impl Into<Address>) -> io::Result<Source> {
         self.listen_with(address, ListenOptions::default())
     }
@@ -274,12 +274,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] hands the operation back with its buffer. [Every
-    /// operation](Op#errors-of-every-operation) can be refused with [`Reason::Closed`],
-    /// [`Reason::Forked`], [`Reason::Stale`] or [`Reason::Full`]; the page of its constructor lists
-    /// more.
+    /// [`Refused`] hands the operation back with its buffer. [Every
+    /// operation](Op#errors-of-every-operation) can be refused with [`Refusal::Closed`],
+    /// [`Refusal::Forked`], [`Refusal::Stale`] or [`Refusal::Full`]; the page of its constructor
+    /// lists more.
     #[inline(always)]
-    pub fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    pub fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         self.driver.submit(op)
     }
 
@@ -301,11 +301,11 @@ impl<D: Driver> Watcher<D> {
     /// unsent writes.
     ///
     /// Operations that had already ended keep their completions, and a wait still delivers these.
-    /// Later submissions for the source are refused with [`Reason::Stale`]: a server with several
+    /// Later submissions for the source are refused with [`Refusal::Stale`]: a server with several
     /// operations in flight per source must expect that.
     ///
     /// ```
-    /// # use windlass::{Completions, Op, Reason, Watcher};
+    /// # use windlass::{Completions, Op, Refusal, Watcher};
     /// # let mut watcher = Watcher::new()?;
     /// # let (a, b) = std::os::unix::net::UnixStream::pair()?;
     /// # let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
@@ -315,7 +315,7 @@ impl<D: Driver> Watcher<D> {
     /// watcher.wait(&mut done)?; // the write is out
     /// let source = done.drain(..).next().unwrap().source;
     /// match watcher.submit(Op::read(source)) {
-    ///     Err(refused) if refused.reason == Reason::Stale => {} // aborted meanwhile
+    ///     Err(refused) if refused.reason == Refusal::Stale => {} // aborted meanwhile
     ///     answer => drop(answer?),
     /// }
     /// # Ok::<(), std::io::Error>(())
@@ -327,14 +327,14 @@ impl<D: Driver> Watcher<D> {
 
     /// Ends everything: every operation in flight completes with
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and every descriptor is closed. The next
-    /// waits deliver these completions. After that, every wait fails with [`Reason::Closed`]. A
+    /// waits deliver these completions. After that, every wait fails with [`Refusal::Closed`]. A
     /// second call does nothing.
     pub fn close(&mut self) {
         self.driver.close();
     }
 
     /// Makes the watcher usable in a forked child. Before this call, every other call in the child
-    /// fails with [`Reason::Forked`]. In the process that built the watcher, this call does
+    /// fails with [`Refusal::Forked`]. In the process that built the watcher, this call does
     /// nothing. The child never disturbs the parent's watcher.
     ///
     /// The child has the same sources as the parent. The two processes share the open files: bytes
@@ -377,8 +377,8 @@ impl<D: Driver> Watcher<D> {
     /// are:
     ///
     /// - `EMFILE`, `ENFILE`, `ENOMEM` …: the system refuses to make the new selector or ring.
-    /// - [`Reason::Closed`]: the watcher is closed.
-    /// - [`Reason::Unsupported`]: the driver cannot do this. The simulated driver, for example,
+    /// - [`Refusal::Closed`]: the watcher is closed.
+    /// - [`Refusal::Unsupported`]: the driver cannot do this. The simulated driver, for example,
     ///   cannot.
     pub fn reinit_after_fork(&mut self) -> io::Result<()> {
         self.driver.reinit_after_fork()
@@ -391,11 +391,11 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the source was aborted or detached.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: a driver of your own does not count them.
+    /// - [`Refusal::Stale`]: the source was aborted or detached.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: a driver of your own does not count them.
     #[inline]
-    pub fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+    pub fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         self.driver.queued_bytes(source)
     }
 
@@ -424,12 +424,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the source was aborted or detached.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`]: as for
+    /// - [`Refusal::Stale`]: the source was aborted or detached.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Full`] with [`Limit::Completions`]: as for
     ///   [`detach`](Watcher::detach).
-    /// - [`Reason::Unsupported`]: a driver of your own has no such tokens.
-    pub fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason> {
+    /// - [`Refusal::Unsupported`]: a driver of your own has no such tokens.
+    pub fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal> {
         self.driver.set_token(source, token)
     }
 
@@ -438,12 +438,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: the source was aborted or detached.
-    /// - [`Reason::NoDescriptor`]: the source is simulated, and has no descriptor.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Full`] with [`Limit::Completions`]: as for
+    /// - [`Refusal::Stale`]: the source was aborted or detached.
+    /// - [`Refusal::NoDescriptor`]: the source is simulated, and has no descriptor.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Full`] with [`Limit::Completions`]: as for
     ///   [`detach`](Watcher::detach).
-    pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason> {
+    pub fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Refusal> {
         self.driver.fd(source)
     }
 
@@ -451,7 +451,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// As for [`set_option`](Watcher::set_option).
-    pub fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Reason> {
+    pub fn set_nodelay(&mut self, source: Source, on: bool) -> Result<(), Refusal> {
         self.set_option(source, SocketOption::Nodelay(on))
     }
 
@@ -459,9 +459,9 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
+    /// - [`Refusal::Os`] with `ENOTSOCK`: the source is no socket.
     /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
-    pub fn local_address(&self, source: Source) -> Result<Address, Reason> {
+    pub fn local_address(&self, source: Source) -> Result<Address, Refusal> {
         self.driver.local_address(source)
     }
 
@@ -469,10 +469,10 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`] with `ENOTCONN`: the socket is not connected.
-    /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
+    /// - [`Refusal::Os`] with `ENOTCONN`: the socket is not connected.
+    /// - [`Refusal::Os`] with `ENOTSOCK`: the source is no socket.
     /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
-    pub fn peer_address(&self, source: Source) -> Result<Address, Reason> {
+    pub fn peer_address(&self, source: Source) -> Result<Address, Refusal> {
         self.driver.peer_address(source)
     }
 
@@ -530,14 +530,14 @@ impl<D: Driver> Watcher<D> {
     ///
     /// `fill` was not called, with:
     ///
-    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the limit is reached,
+    /// - [`Refusal::Full`] with [`Limit::SwapBytes`]: the limit is reached,
     ///   and leases hold all swap buffers.
-    /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Unsupported`]: a driver of your own has no such memory.
-    pub fn lease(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Lease, Reason> {
+    /// - [`Refusal::Forked`]: this is a forked child.
+    /// - [`Refusal::Unsupported`]: a driver of your own has no such memory.
+    pub fn lease(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Lease, Refusal> {
         let pool = self.driver.pool()?;
         let limit = u32::try_from(pool.limit_bytes()).unwrap_or(u32::MAX);
-        let full = Reason::Full { limit: Limit::SwapBytes, count: limit };
+        let full = Refusal::Full { limit: Limit::SwapBytes, count: limit };
         pool.fill(fill).map(LeaseMut::freeze).ok_or(full)
     }
 
@@ -566,9 +566,9 @@ impl<D: Driver> Watcher<D> {
     /// ```
     ///
     /// # Errors
-    /// - [`Reason::Forked`]: this is a forked child.
-    /// - [`Reason::Unsupported`]: a driver of your own cannot tell.
-    pub fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+    /// - [`Refusal::Forked`]: this is a forked child.
+    /// - [`Refusal::Unsupported`]: a driver of your own cannot tell.
+    pub fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
         self.driver.is_in_flight(ticket)
     }
 
@@ -577,14 +577,14 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::NoProcessor`]: the processor does not exist, or the process may not use it.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::NoProcessor`]: the processor does not exist, or the process may not use it.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
     /// - `Unsupported`: only Linux and Android can bind threads.
     pub fn set_affinity(&mut self, cpu: usize) -> io::Result<()> {
         // `fd` fails with `Closed` or `Forked` for any source, even for none. (`submitter` would
         // also reserve ids.)
         match self.driver.fd(Source::NONE) {
-            Err(reason @ (Reason::Closed | Reason::Forked)) => Err(reason.into()),
+            Err(reason @ (Refusal::Closed | Refusal::Forked)) => Err(reason.into()),
             _ => bind_to(cpu),
         }
     }
@@ -603,7 +603,7 @@ impl<D: Driver> Watcher<D> {
 impl<D: Driver> Submit for Watcher<D> {
     type Op = Op;
     #[inline(always)]
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         self.driver.submit(op)
     }
     fn cancel(&mut self, ticket: Ticket) -> bool {
@@ -630,5 +630,5 @@ fn bind_to(cpu: usize) -> io::Result<()> {
     if affinity::bind(cpu)? {
         return Ok(());
     }
-    Err(Reason::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into())
+    Err(Refusal::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into())
 }

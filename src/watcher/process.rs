@@ -4,7 +4,7 @@ use super::Watcher;
 use crate::driver::Driver;
 #[cfg(doc)]
 use crate::op::Op;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::Source;
 
 impl<D: Driver> Watcher<D> {
@@ -38,20 +38,20 @@ impl<D: Driver> Watcher<D> {
     ///
     /// No source is made, with:
     ///
-    /// - [`Reason::Os`] with `EINVAL`: the list is empty, or contains a number that is no signal
+    /// - [`Refusal::Os`] with `EINVAL`: the list is empty, or contains a number that is no signal
     ///   (at most 64), SIGKILL or SIGSTOP, which cannot be handled, or SIGILL, SIGFPE, SIGSEGV or
     ///   SIGBUS, from whose handlers a program cannot return.
-    /// - [`Reason::Os`] with `EMFILE` or `ENFILE`: out of descriptors. Make the source before the
+    /// - [`Refusal::Os`] with `EMFILE` or `ENFILE`: out of descriptors. Make the source before the
     ///   first accept.
-    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources).
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: this system is Windows, or a driver of your own has no signals.
+    /// - [`Refusal::Full`] with [`Limit::Sources`](crate::Limit::Sources).
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: this system is Windows, or a driver of your own has no signals.
     ///
     /// # Platforms
     ///
     /// The same on every driver of Unix: an eventfd, or a pipe. In the simulation, signals come
     /// from [`Sim::raise`](crate::sim::Sim::raise).
-    pub fn signals(&mut self, signals: &[i32]) -> Result<Source, Reason> {
+    pub fn signals(&mut self, signals: &[i32]) -> Result<Source, Refusal> {
         self.driver.signals(signals)
     }
 
@@ -75,22 +75,22 @@ impl<D: Driver> Watcher<D> {
     ///
     /// No source is made, with:
     ///
-    /// - [`Reason::Os`] with `EINVAL`: the number is 0 or above 2^31 - 1, so that it names no
+    /// - [`Refusal::Os`] with `EINVAL`: the number is 0 or above 2^31 - 1, so that it names no
     ///   process.
-    /// - [`Reason::Os`] with `ECHILD` or `ESRCH`: this process has no such child, or the child was
+    /// - [`Refusal::Os`] with `ECHILD` or `ESRCH`: this process has no such child, or the child was
     ///   reaped.
-    /// - [`Reason::Os`] with `EMFILE` or `ENFILE`: out of descriptors.
-    /// - [`Reason::Os`] with `ENOSYS` or `EPERM`: Linux before 5.4, or a seccomp filter, has no
+    /// - [`Refusal::Os`] with `EMFILE` or `ENFILE`: out of descriptors.
+    /// - [`Refusal::Os`] with `ENOSYS` or `EPERM`: Linux before 5.4, or a seccomp filter, has no
     ///   pidfd. Wait on a thread instead: `Op::run(move || child.wait())`.
-    /// - [`Reason::Full`] with [`Limit::Sources`](crate::Limit::Sources).
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: this system is Windows, or a driver of your own has no children.
+    /// - [`Refusal::Full`] with [`Limit::Sources`](crate::Limit::Sources).
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: this system is Windows, or a driver of your own has no children.
     ///
     /// # Platforms
     ///
     /// Linux opens a pidfd, macOS and the BSDs a kqueue with `EVFILT_PROC`, on every driver. In the
     /// simulation, children come from [`Sim::spawn`](crate::sim::Sim::spawn).
-    pub fn child(&mut self, pid: u32) -> Result<Source, Reason> {
+    pub fn child(&mut self, pid: u32) -> Result<Source, Refusal> {
         self.driver.child(pid)
     }
 }

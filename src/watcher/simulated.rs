@@ -9,7 +9,7 @@ use crate::completion::{Completion, Completions};
 use crate::driver::config::Config;
 use crate::sim::{Sim, SimulatedDriver, add_lines};
 use crate::watcher::auto::Auto;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 impl Watcher {
     /// Makes a watcher on a simulated network, with the default settings. It has the same type as
@@ -98,7 +98,7 @@ impl Sim {
     ///             let source = watcher.attach(socket)?;
     ///             watcher.submit(Op::read(source))?;
     ///         }
-    ///         Done::Connected(socket) => {
+    ///         Done::Socket(socket) => {
     ///             let source = watcher.attach(socket)?;
     ///             watcher.submit(Op::write(source, "hello"))?;
     ///         }
@@ -121,7 +121,7 @@ impl Sim {
     ///   of each watcher, the data that waits on the network, and the [history](Sim::history) if it
     ///   is on.
     /// - `TimedOut`, with the same text: the [time limit](Sim::set_time_limit) has passed.
-    /// - [`Reason::Closed`]: all watchers are closed.
+    /// - [`Refusal::Closed`]: all watchers are closed.
     /// - `InvalidInput`: a watcher does not run on this simulation.
     pub fn run<T>(
         &self,
@@ -145,7 +145,7 @@ impl Sim {
             self.shuffle(&mut order);
             for &index in &order {
                 match watchers[index].try_wait(&mut done) {
-                    Err(error) if Reason::of(&error) == Some(Reason::Closed) => closed += 1,
+                    Err(error) if Refusal::of(&error) == Some(Refusal::Closed) => closed += 1,
                     count => moved |= count? > 0,
                 }
                 let mut left = done.drain(..);
@@ -158,7 +158,7 @@ impl Sim {
                 }
             }
             if closed == watchers.len() {
-                return Err(Reason::Closed.into());
+                return Err(Refusal::Closed.into());
             }
             if until.is_some_and(|until| self.now() >= until) {
                 let text = "the time limit of the simulation has passed";

@@ -7,7 +7,7 @@ use crate::driver::Driver;
 use crate::driver::endpoint::DatagramOptions;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Source, SourceKind};
 #[cfg(doc)]
 use crate::{Limit, Op};
@@ -46,8 +46,8 @@ impl<D: Driver> Watcher<D> {
     /// - `EMFILE`, `ENFILE`: out of descriptors.
     /// - `Unsupported`: [`reuse_port`](DatagramOptions::reuse_port) on Windows; a driver of your
     ///   own makes no such sockets.
-    /// - [`Reason::Full`] with [`Limit::Sources`]: the source table is full.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Full`] with [`Limit::Sources`]: the source table is full.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
     pub fn bind_datagram(
         &mut self,
         address: impl Into<Address>,
@@ -69,12 +69,12 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`]: the system's error of the question; of a source whose
+    /// - [`Refusal::Os`]: the system's error of the question; of a source whose
     ///   [connect](Watcher::connect) has failed, the errno of the connect.
-    /// - [`Reason::Unsupported`]: the descriptor takes no operations; a driver of your own does not
-    ///   tell.
-    /// - [`Reason::Stale`], [`Reason::Forked`]: the source has ended; this is a forked child.
-    pub fn kind(&mut self, source: Source) -> Result<SourceKind, Reason> {
+    /// - [`Refusal::Unsupported`]: the descriptor takes no operations; a driver of your own does
+    ///   not tell.
+    /// - [`Refusal::Stale`], [`Refusal::Forked`]: the source has ended; this is a forked child.
+    pub fn kind(&mut self, source: Source) -> Result<SourceKind, Refusal> {
         self.driver.kind(source)
     }
 
@@ -101,18 +101,18 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Unsupported`]: the source is no datagram socket; a driver of your own has none.
-    /// - [`Reason::Os`] with `EAFNOSUPPORT` or `EINVAL`: the address is of another family, or
+    /// - [`Refusal::Unsupported`]: the source is no datagram socket; a driver of your own has none.
+    /// - [`Refusal::Os`] with `EAFNOSUPPORT` or `EINVAL`: the address is of another family, or
     ///   [unspecified](Address::unspecified).
-    /// - [`Reason::Os`] with `ENETUNREACH`: no route leads to the address.
-    /// - [`Reason::Os`] with `EACCES`: it is a broadcast address.
-    /// - [`Reason::Os`] with `ENOENT` or `ECONNREFUSED`: no socket has this Unix path.
-    /// - [`Reason::Stale`], [`Reason::Forked`]: the source has ended; this is a forked child.
+    /// - [`Refusal::Os`] with `ENETUNREACH`: no route leads to the address.
+    /// - [`Refusal::Os`] with `EACCES`: it is a broadcast address.
+    /// - [`Refusal::Os`] with `ENOENT` or `ECONNREFUSED`: no socket has this Unix path.
+    /// - [`Refusal::Stale`], [`Refusal::Forked`]: the source has ended; this is a forked child.
     pub fn connect_datagram(
         &mut self,
         source: Source,
         peer: impl Into<Address>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         self.driver.connect_datagram(source, &peer.into())
     }
 
@@ -134,13 +134,13 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the socket or the system does not have
+    /// - [`Refusal::Os`] with `EOPNOTSUPP`, `ENOPROTOOPT`: the socket or the system does not have
     ///   this option: for example, a Unix socket has no option of TCP.
-    /// - [`Reason::Os`] with `EINVAL`: the value is out of the range of the system.
-    /// - [`Reason::Os`] with `ENOTSOCK`: the source is no socket.
-    /// - [`Reason::Unsupported`]: a driver of your own has no options.
+    /// - [`Refusal::Os`] with `EINVAL`: the value is out of the range of the system.
+    /// - [`Refusal::Os`] with `ENOTSOCK`: the source is no socket.
+    /// - [`Refusal::Unsupported`]: a driver of your own has no options.
     /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
-    pub fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason> {
+    pub fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal> {
         self.driver.set_option(source, option)
     }
 }

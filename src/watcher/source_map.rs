@@ -1,6 +1,7 @@
 //! The state that a program keeps for each of its sources.
 
 use std::fmt;
+use std::ops::{Index, IndexMut};
 
 use crate::words::source::Source;
 use crate::words::table;
@@ -28,6 +29,7 @@ use crate::words::table;
 /// assert_eq!(names.get(second), None);
 /// names.insert(second, "second");
 /// assert_eq!(names.get(first), None);
+/// assert_eq!(names[second], "second");
 /// assert_eq!(names.remove(second), Some("second"));
 /// assert!(names.is_empty());
 /// # Ok::<(), std::io::Error>(())
@@ -36,6 +38,28 @@ use crate::words::table;
 pub struct SourceMap<T> {
     entries: Vec<Option<(Source, T)>>,
     len: usize,
+}
+
+/// The entry of a source.
+///
+/// # Panics
+/// If the map has no entry of the source, as [`SourceMap::get`] would say.
+impl<T> Index<Source> for SourceMap<T> {
+    type Output = T;
+
+    fn index(&self, source: Source) -> &T {
+        self.get(source).expect("the map has an entry of this source")
+    }
+}
+
+/// The entry of a source, to change it.
+///
+/// # Panics
+/// If the map has no entry of the source, as [`SourceMap::get_mut`] would say.
+impl<T> IndexMut<Source> for SourceMap<T> {
+    fn index_mut(&mut self, source: Source) -> &mut T {
+        self.get_mut(source).expect("the map has an entry of this source")
+    }
 }
 
 impl<T> SourceMap<T> {

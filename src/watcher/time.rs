@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::words::clock::Deadline;
 #[cfg(doc)]
 use crate::words::error::Limit;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Source, Ticket};
 
 impl<D: Driver> Watcher<D> {
@@ -37,20 +37,20 @@ impl<D: Driver> Watcher<D> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use windlass::{Completions, Op, Reason, Watcher};
+    /// use windlass::{Completions, Op, Refusal, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// let timer = watcher.submit(Op::timer(Duration::from_secs(60)))?;
     /// watcher.reschedule(timer, Duration::from_millis(1)).unwrap();
     /// watcher.wait(&mut Completions::new())?;
-    /// assert_eq!(watcher.reschedule(timer, Duration::ZERO), Err(Reason::Stale));
+    /// assert_eq!(watcher.reschedule(timer, Duration::ZERO), Err(Refusal::Stale));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
     /// # Errors
-    /// - [`Reason::Stale`]: the operation has ended, or its completion is already on the way.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: a driver of your own does not reschedule.
-    pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Reason> {
+    /// - [`Refusal::Stale`]: the operation has ended, or its completion is already on the way.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: a driver of your own does not reschedule.
+    pub fn reschedule(&mut self, ticket: Ticket, span: Duration) -> Result<(), Refusal> {
         self.driver.reschedule(ticket, Deadline::After(span))
     }
 
@@ -59,7 +59,7 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     /// As for `reschedule`.
-    pub fn reschedule_at(&mut self, ticket: Ticket, at: Instant) -> Result<(), Reason> {
+    pub fn reschedule_at(&mut self, ticket: Ticket, at: Instant) -> Result<(), Refusal> {
         self.driver.reschedule(ticket, Deadline::At(at))
     }
 
@@ -100,11 +100,11 @@ impl<D: Driver> Watcher<D> {
     /// # Errors
     /// The source keeps the timeout that it had, with:
     ///
-    /// - [`Reason::Stale`]: the source was aborted, closed or detached.
-    /// - [`Reason::Closed`], [`Reason::Forked`]: the watcher is closed; this is a forked child.
-    /// - [`Reason::Unsupported`]: the source is a listener, a regular file, a directory or a block
+    /// - [`Refusal::Stale`]: the source was aborted, closed or detached.
+    /// - [`Refusal::Closed`], [`Refusal::Forked`]: the watcher is closed; this is a forked child.
+    /// - [`Refusal::Unsupported`]: the source is a listener, a regular file, a directory or a block
     ///   device; or a driver of your own has no idle timeouts.
-    /// - [`Reason::Full`] with [`Limit::IdleTimeouts`]: the sources have
+    /// - [`Refusal::Full`] with [`Limit::IdleTimeouts`]: the sources have
     ///   255 different timeouts already. Any number of sources can share one.
     ///
     /// # Platforms
@@ -113,7 +113,7 @@ impl<D: Driver> Watcher<D> {
         &mut self,
         source: Source,
         timeout: Option<Duration>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         self.driver.set_idle_timeout(source, timeout)
     }
 }

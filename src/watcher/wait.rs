@@ -8,7 +8,7 @@ use crate::completion::verbs::Wait;
 use crate::completion::{Completion, Completions};
 use crate::driver::Driver;
 use crate::sys::fd::BorrowedFd;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::Ticket;
 #[cfg(doc)]
 use crate::{Limit, Op, Submitter};
@@ -23,13 +23,13 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Closed`]: [`close`](Watcher::close) was called, and all completions have been
+    /// - [`Refusal::Closed`]: [`close`](Watcher::close) was called, and all completions have been
     ///   delivered.
-    /// - [`Reason::Forked`]: this is a forked child.
+    /// - [`Refusal::Forked`]: this is a forked child.
     /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
     /// - `Deadlock`: on a simulation, no event is left that could end the wait.
     ///
-    /// [`Reason::of`] returns the reason.
+    /// [`Refusal::of`] returns the reason.
     #[inline]
     pub fn wait(&mut self, done: &mut Completions) -> io::Result<usize> {
         self.driver.complete(Wait::Forever, done)
@@ -101,7 +101,7 @@ impl<D: Driver> Watcher<D> {
     /// - A **multishot** operation has its final completion when it ends: cancel it first. Its
     ///   earlier completions stay for the next wait.
     /// - A [**quiet**](Op::quiet) write that succeeds has no completion. Then the call fails with
-    ///   [`Reason::Stale`], at once or when the write succeeds.
+    ///   [`Refusal::Stale`], at once or when the write succeeds.
     ///
     /// ```
     /// use windlass::{Completions, Done, Op, Watcher};
@@ -118,16 +118,16 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Stale`]: this ticket gets no completion any more. An earlier wait has delivered
+    /// - [`Refusal::Stale`]: this ticket gets no completion any more. An earlier wait has delivered
     ///   it, the quiet write has succeeded, or no operation has this ticket.
-    /// - [`Reason::Closed`]: the watcher is closed, and the ticket is stale.
-    /// - [`Reason::Full`] with [`Limit::Completions`]: so many other
+    /// - [`Refusal::Closed`]: the watcher is closed, and the ticket is stale.
+    /// - [`Refusal::Full`] with [`Limit::Completions`]: so many other
     ///   completions wait that the driver would refuse submissions. Take them, then wait again.
-    /// - [`Reason::Full`] with [`Limit::SwapBytes`]: the read waits for a lease, and completions
+    /// - [`Refusal::Full`] with [`Limit::SwapBytes`]: the read waits for a lease, and completions
     ///   that wait may hold all leases. Take these completions, then wait again.
-    /// - [`Reason::Full`] with [`Limit::Sources`]: the accept waits for room in the source table,
+    /// - [`Refusal::Full`] with [`Limit::Sources`]: the accept waits for room in the source table,
     ///   and completions with accepted sockets may need that room. Take them, then wait again.
-    /// - [`Reason::Unsupported`]: a driver of your own does not implement this wait.
+    /// - [`Refusal::Unsupported`]: a driver of your own does not implement this wait.
     /// - As for [`wait`](Watcher::wait).
     ///
     /// An error loses nothing: the operation goes on, and a later wait has its completion.
@@ -148,9 +148,9 @@ impl<D: Driver> Watcher<D> {
     ///
     /// # Errors
     ///
-    /// - [`Reason::Unsupported`]: on a simulation, and on Windows.
-    /// - [`Reason::Forked`]: this is a forked child.
-    pub fn pollable(&self) -> Result<BorrowedFd<'_>, Reason> {
+    /// - [`Refusal::Unsupported`]: on a simulation, and on Windows.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {
         self.driver.pollable()
     }
 }

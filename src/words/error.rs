@@ -1,6 +1,6 @@
 //! Errors: how `submit` refuses an operation, and how an accepted operation fails.
 //!
-//! `submit` can refuse an operation: [`Rejected`] says why, and hands the operation back with its
+//! `submit` can refuse an operation: [`Refused`] says why, and hands the operation back with its
 //! buffer. No completion follows. An accepted operation can fail: [`Error`] is the result of its
 //! completion. It says how many bytes moved, and hands the buffer back.
 
@@ -49,25 +49,25 @@ pub enum Limit {
 
 /// Why the watcher has refused an operation, a handle or another request.
 ///
-/// An [`io::Error`] made from a reason keeps the reason ([`Reason::of`]) and has this kind:
+/// An [`io::Error`] made from a reason keeps the reason ([`Refusal::of`]) and has this kind:
 ///
 /// | refusal | kind | cause |
 /// |---|---|---|
-/// | [`Full`](Reason::Full) | `ResourceBusy` | a bound of the [`Builder`], which the reason names |
-/// | [`Stale`](Reason::Stale) | `NotFound` | a source or ticket that has ended |
-/// | [`Closed`](Reason::Closed) | `NotConnected` | [`close`], or a watcher that was dropped |
-/// | [`Forked`](Reason::Forked) | `Unsupported` | a forked child before [`reinit_after_fork`] |
-/// | [`EmptyBuffer`](Reason::EmptyBuffer) | `InvalidInput` | a buffer without bytes or room |
-/// | [`TooLong`](Reason::TooLong) | `InvalidInput` | a buffer that is too long |
-/// | [`BadCount`](Reason::BadCount) | `InvalidInput` | a count that is out of range |
-/// | [`NoAddress`](Reason::NoAddress) | `InvalidInput` | [`connect`] to an empty list |
-/// | [`Unsupported`](Reason::Unsupported) | `Unsupported` | an unfit descriptor, buffer or system |
-/// | [`NoDescriptor`](Reason::NoDescriptor) | `Unsupported` | a handle of another kernel |
-/// | [`NoFiles`](Reason::NoFiles) | `Unsupported` | file work on a kernel without files |
-/// | [`NoProcessor`](Reason::NoProcessor) | `InvalidInput` | [`set_affinity`], [`affinity`] |
-/// | [`Busy`](Reason::Busy) | `ResourceBusy` | [`detach`] with operations in flight |
-/// | [`Deadlock`](Reason::Deadlock) | `Deadlock` | the loop's thread waits on its [`Submitter`] |
-/// | [`Os`](Reason::Os) | the errno's | the system |
+/// | [`Full`](Refusal::Full) | `ResourceBusy` | a bound of the [`Builder`], which the reason names |
+/// | [`Stale`](Refusal::Stale) | `NotFound` | a source or ticket that has ended |
+/// | [`Closed`](Refusal::Closed) | `NotConnected` | [`close`], or a watcher that was dropped |
+/// | [`Forked`](Refusal::Forked) | `Unsupported` | a forked child before [`reinit_after_fork`] |
+/// | [`EmptyBuffer`](Refusal::EmptyBuffer) | `InvalidInput` | a buffer without bytes or room |
+/// | [`TooLong`](Refusal::TooLong) | `InvalidInput` | a buffer that is too long |
+/// | [`BadCount`](Refusal::BadCount) | `InvalidInput` | a count that is out of range |
+/// | [`NoAddress`](Refusal::NoAddress) | `InvalidInput` | [`connect`] to an empty list |
+/// | [`Unsupported`](Refusal::Unsupported) | `Unsupported` | an unfit descriptor, buffer or system |
+/// | [`NoDescriptor`](Refusal::NoDescriptor) | `Unsupported` | a handle of another kernel |
+/// | [`NoFiles`](Refusal::NoFiles) | `Unsupported` | file work on a kernel without files |
+/// | [`NoProcessor`](Refusal::NoProcessor) | `InvalidInput` | [`set_affinity`], [`affinity`] |
+/// | [`Busy`](Refusal::Busy) | `ResourceBusy` | [`detach`] with operations in flight |
+/// | [`Deadlock`](Refusal::Deadlock) | `Deadlock` | the loop's thread waits on its [`Submitter`] |
+/// | [`Os`](Refusal::Os) | the errno's | the system |
 ///
 /// [`Builder`]: crate::Builder
 /// [`Submitter`]: crate::Submitter
@@ -83,7 +83,7 @@ pub enum Limit {
 /// an [`ErrorKind`] instead of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum Refusal {
     /// A bound is reached. Try again after the next completions.
     Full {
         /// Which bound.
@@ -127,10 +127,10 @@ pub enum Reason {
     Os(i32),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Full { limit, count } => {
+            Refusal::Full { limit, count } => {
                 let (what, knob) = match limit {
                     Limit::Sources => ("sources", "Builder::max_sources"),
                     Limit::Operations => ("operations in flight", "Builder::max_operations"),
@@ -147,127 +147,129 @@ impl fmt::Display for Reason {
                 };
                 write!(f, "the limit of {count} {what} is reached ({knob} sets it)")
             }
-            Reason::Stale => f.write_str("the source or ticket is stale: it has ended"),
-            Reason::Closed => f.write_str("the watcher is closed"),
-            Reason::Forked => {
+            Refusal::Stale => f.write_str("the source or ticket is stale: it has ended"),
+            Refusal::Closed => f.write_str("the watcher is closed"),
+            Refusal::Forked => {
                 f.write_str("the watcher belongs to the parent of this forked process")
             }
-            Reason::EmptyBuffer => f.write_str("the buffer is empty: nothing to write, or no room"),
-            Reason::TooLong => write!(f, "the buffer is longer than {} bytes", i32::MAX),
-            Reason::BadCount => {
+            Refusal::EmptyBuffer => {
+                f.write_str("the buffer is empty: nothing to write, or no room")
+            }
+            Refusal::TooLong => write!(f, "the buffer is longer than {} bytes", i32::MAX),
+            Refusal::BadCount => {
                 write!(
                     f,
                     "the count must be from 1 to the room of its buffer, at most {}",
                     i32::MAX
                 )
             }
-            Reason::NoAddress => f.write_str("the list of addresses to connect to is empty"),
-            Reason::Unsupported => f.write_str(
+            Refusal::NoAddress => f.write_str("the list of addresses to connect to is empty"),
+            Refusal::Unsupported => f.write_str(
                 "the descriptor, the kind of its buffer, or this system or driver does not support \
                  this operation",
             ),
-            Reason::NoDescriptor => f.write_str(
+            Refusal::NoDescriptor => f.write_str(
                 "the handle or source has no descriptor of this driver's kernel (a simulated one \
                  and the system's do not mix)",
             ),
-            Reason::NoFiles => f.write_str(
+            Refusal::NoFiles => f.write_str(
                 "this driver's kernel has no files, and no threads for jobs and look-ups",
             ),
-            Reason::NoProcessor(cpu) => {
+            Refusal::NoProcessor(cpu) => {
                 write!(f, "processor {cpu} does not exist, or this process may not use it")
             }
-            Reason::Busy => f.write_str("operations are in flight on the source"),
-            Reason::Deadlock => f.write_str("the loop's own thread must not wait for room"),
-            Reason::Os(errno) => os_error(*errno).fmt(f),
+            Refusal::Busy => f.write_str("operations are in flight on the source"),
+            Refusal::Deadlock => f.write_str("the loop's own thread must not wait for room"),
+            Refusal::Os(errno) => os_error(*errno).fmt(f),
         }
     }
 }
 
-impl std::error::Error for Reason {}
+impl std::error::Error for Refusal {}
 
-impl From<Reason> for io::Error {
-    fn from(reason: Reason) -> io::Error {
+impl From<Refusal> for io::Error {
+    fn from(reason: Refusal) -> io::Error {
         let kind = match reason {
-            Reason::Os(errno) => return os_error(errno),
-            Reason::Full { .. } | Reason::Busy => io::ErrorKind::ResourceBusy,
-            Reason::Stale => io::ErrorKind::NotFound,
-            Reason::Closed => io::ErrorKind::NotConnected,
-            Reason::EmptyBuffer
-            | Reason::TooLong
-            | Reason::BadCount
-            | Reason::NoAddress
-            | Reason::NoProcessor(_) => io::ErrorKind::InvalidInput,
-            Reason::Forked | Reason::Unsupported | Reason::NoDescriptor | Reason::NoFiles => {
+            Refusal::Os(errno) => return os_error(errno),
+            Refusal::Full { .. } | Refusal::Busy => io::ErrorKind::ResourceBusy,
+            Refusal::Stale => io::ErrorKind::NotFound,
+            Refusal::Closed => io::ErrorKind::NotConnected,
+            Refusal::EmptyBuffer
+            | Refusal::TooLong
+            | Refusal::BadCount
+            | Refusal::NoAddress
+            | Refusal::NoProcessor(_) => io::ErrorKind::InvalidInput,
+            Refusal::Forked | Refusal::Unsupported | Refusal::NoDescriptor | Refusal::NoFiles => {
                 io::ErrorKind::Unsupported
             }
-            Reason::Deadlock => io::ErrorKind::Deadlock,
+            Refusal::Deadlock => io::ErrorKind::Deadlock,
         };
         io::Error::new(kind, reason)
     }
 }
 
-impl Reason {
+impl Refusal {
     /// The reason inside an [`io::Error`] that this crate made. For an error of building a watcher,
     /// this is the errno of the failed call.
     ///
     /// ```
-    /// use windlass::{Reason, Watcher};
+    /// use windlass::{Refusal, Watcher};
     /// let mut watcher = Watcher::new()?;
     /// watcher.close();
     /// let error = watcher.wait(&mut windlass::Completions::new()).unwrap_err();
-    /// assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    /// assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn of(error: &io::Error) -> Option<Reason> {
+    pub fn of(error: &io::Error) -> Option<Refusal> {
         let inner = error.get_ref()?;
         let of_system =
-            || inner.downcast_ref::<CallError>().and_then(CallError::errno).map(Reason::Os);
-        inner.downcast_ref::<Reason>().copied().or_else(of_system)
+            || inner.downcast_ref::<CallError>().and_then(CallError::errno).map(Refusal::Os);
+        inner.downcast_ref::<Refusal>().copied().or_else(of_system)
     }
 }
 
-impl Reason {
+impl Refusal {
     /// What an [`io::Error`] of a kernel says.
-    pub(crate) fn from_io(error: io::Error) -> Reason {
+    pub(crate) fn from_io(error: io::Error) -> Refusal {
         let of_kind = || match error.kind() {
-            io::ErrorKind::Unsupported => Reason::Unsupported,
-            _ => Reason::Os(libc::EIO),
+            io::ErrorKind::Unsupported => Refusal::Unsupported,
+            _ => Refusal::Os(libc::EIO),
         };
-        Reason::of(&error).or_else(|| os_errno(&error).map(Reason::Os)).unwrap_or_else(of_kind)
+        Refusal::of(&error).or_else(|| os_errno(&error).map(Refusal::Os)).unwrap_or_else(of_kind)
     }
 }
 
 /// A refusal: the reason, and the refused value itself (with its buffer, if it is an operation).
-pub struct Rejected<T> {
+pub struct Refused<T> {
     /// The refused value: an operation, a handle or a message.
     pub value: T,
     /// Why it was refused.
-    pub reason: Reason,
+    pub reason: Refusal,
 }
 
-impl<T> Rejected<T> {
+impl<T> Refused<T> {
     /// Returns the refused value.
     pub fn into_inner(self) -> T {
         self.value
     }
 }
 
-impl<T> fmt::Debug for Rejected<T> {
+impl<T> fmt::Debug for Refused<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rejected({:?})", self.reason)
+        write!(f, "Refused({:?})", self.reason)
     }
 }
 
-impl<T> fmt::Display for Rejected<T> {
+impl<T> fmt::Display for Refused<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
     }
 }
 
-impl<T> std::error::Error for Rejected<T> {}
+impl<T> std::error::Error for Refused<T> {}
 
-impl<T> From<Rejected<T>> for io::Error {
-    fn from(rejected: Rejected<T>) -> io::Error {
+impl<T> From<Refused<T>> for io::Error {
+    fn from(rejected: Refused<T>) -> io::Error {
         rejected.reason.into()
     }
 }

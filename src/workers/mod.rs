@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::memory::discard::discard;
 use crate::sys::fork;
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::wake_state::WakeState;
 
 pub(crate) use job::{Finished, JobHandle, Panic};
@@ -134,18 +134,18 @@ impl<W: Work> Workers<W> {
     /// Hands a job to the workers. Its completion carries `key`.
     ///
     /// # Errors
-    /// [`Reason::Full`] when as many jobs as may be are in flight, [`Reason::Os`] when there is no
-    /// thread and none can be made, [`Reason::Closed`] after [`stop`](Workers::stop),
-    /// [`Reason::Forked`] in a forked child. The work comes back.
+    /// [`Refusal::Full`] when as many jobs as may be are in flight, [`Refusal::Os`] when there is
+    /// no thread and none can be made, [`Refusal::Closed`] after [`stop`](Workers::stop),
+    /// [`Refusal::Forked`] in a forked child. The work comes back.
     pub(crate) fn submit(
         &mut self,
         key: u64,
         lane: Lane,
         class: JobClass,
         work: W,
-    ) -> Result<JobHandle<W>, Rejected<W>> {
+    ) -> Result<JobHandle<W>, Refused<W>> {
         if let Err(reason) = self.ready() {
-            return Err(Rejected { value: work, reason });
+            return Err(Refused { value: work, reason });
         }
         let slot = self.slot(key, work);
         let job = JobHandle(Arc::clone(&slot));
@@ -160,7 +160,7 @@ impl<W: Work> Workers<W> {
         } else if let Err(slot) = self.shared.queues.push(lane, slow, slot)
             && let Some(op) = slot.withdraw()
         {
-            return Err(Rejected { value: op, reason: self.full() });
+            return Err(Refused { value: op, reason: self.full() });
         }
         self.accepted += 1;
         self.in_flight += 1;
@@ -183,24 +183,24 @@ impl<W: Work> Workers<W> {
 
     /// Whether a job may be submitted; makes the first thread.
     #[inline]
-    fn ready(&mut self) -> Result<(), Reason> {
+    fn ready(&mut self) -> Result<(), Refusal> {
         if self.is_forked() {
-            return Err(Reason::Forked);
+            return Err(Refusal::Forked);
         }
         if self.closed {
-            return Err(Reason::Closed);
+            return Err(Refusal::Closed);
         }
         if self.in_flight >= self.queue {
             return Err(self.full());
         }
         if self.accepted == 0 && self.shared.idle.alive() == 0 {
-            return self.shared.wake_or_spawn().map_err(Reason::Os);
+            return self.shared.wake_or_spawn().map_err(Refusal::Os);
         }
         Ok(())
     }
 
-    fn full(&self) -> Reason {
-        Reason::Full { limit: Limit::Jobs, count: self.queue as u32 }
+    fn full(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Jobs, count: self.queue as u32 }
     }
 
     /// A slot with this work in it: a vacant one without another owner, or a new one.

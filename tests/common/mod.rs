@@ -13,7 +13,7 @@ use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, DriverKind, ErrorKind, Op, Reason,
+    Address, Buf, Builder, Completion, Completions, Done, DriverKind, ErrorKind, Op, Refusal,
     Source, Submitter, Ticket, Watcher,
 };
 
@@ -355,7 +355,7 @@ impl<D: Driver> Bench<D> {
     }
 
     /// Submits what may be refused.
-    pub fn try_submit(&mut self, op: Op) -> Result<Ticket, (Reason, Op)> {
+    pub fn try_submit(&mut self, op: Op) -> Result<Ticket, (Refusal, Op)> {
         let code = op.code();
         match self.watcher.submit(op) {
             Ok(ticket) => {
@@ -368,7 +368,7 @@ impl<D: Driver> Bench<D> {
 
     /// Submits what must be refused: why, and the operation.
     #[track_caller]
-    pub fn refuse(&mut self, op: Op) -> (Reason, Op) {
+    pub fn refuse(&mut self, op: Op) -> (Refusal, Op) {
         let code = op.code();
         let before = self.watcher.counters();
         match self.watcher.submit(op) {
@@ -810,7 +810,7 @@ pub fn expect_accepted(c: Completion) -> windlass::Handle {
 #[track_caller]
 pub fn expect_connected(c: Completion) -> windlass::Handle {
     match c.result {
-        Ok(Done::Connected(handle)) => {
+        Ok(Done::Socket(handle)) => {
             assert!(c.source.is_none(), "a connect has no source");
             handle
         }

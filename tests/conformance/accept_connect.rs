@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{ErrorKind, Limit, Op, Reason, Watcher};
+use windlass::{ErrorKind, Limit, Op, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -141,7 +141,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     assert!(server.watcher.counters().table_waits > 0);
     // The table is full: an attach and a connect are refused, and say so.
     let limit = Limit::Sources;
-    let full = Reason::Full { limit, count: room };
+    let full = Refusal::Full { limit, count: room };
     let refused = server.watcher.attach(clients.remove(0)).unwrap_err();
     assert_eq!(refused.reason, full);
     assert_eq!(server.refuse(Op::connect(at)).0, full);
@@ -173,12 +173,12 @@ pub fn accept_and_read_know_what_they_can_be_used_on<H: Harness>() {
     let mut b = H::bench();
     let (listener, _) = b.listen();
     let (here, there) = b.pair();
-    assert_eq!(b.refuse(Op::accept(here)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::read(listener)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::read_into(listener, vec![0; 4])).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::accept(here)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::read(listener)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::read_into(listener, vec![0; 4])).0, Refusal::Unsupported);
     let (reason, op) = b.refuse(Op::write(listener, "back"));
-    assert_eq!((reason, &**op.buf()), (Reason::Unsupported, &b"back"[..]));
-    assert_eq!(b.refuse(Op::recv_from(here)).0, Reason::Unsupported);
+    assert_eq!((reason, &**op.buf()), (Refusal::Unsupported, &b"back"[..]));
+    assert_eq!(b.refuse(Op::recv_from(here)).0, Refusal::Unsupported);
     b.expect_alive(here, there);
 }
 

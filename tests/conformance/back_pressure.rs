@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Completion, Done, ErrorKind, Limit, Op, Overflow, Ready, Reason, Watcher};
+use windlass::{Completion, Done, ErrorKind, Limit, Op, Overflow, Ready, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -37,7 +37,7 @@ pub fn queued_bytes_count_what_is_not_out<H: Harness>() {
     assert_eq!(b.take(3).into_iter().map(expect_written).count(), 3);
     assert_eq!(b.watcher.queued_bytes(stuck.writer).unwrap(), 0);
     b.watcher.abort(stuck.writer);
-    assert_eq!(b.watcher.queued_bytes(stuck.writer), Err(Reason::Stale));
+    assert_eq!(b.watcher.queued_bytes(stuck.writer), Err(Refusal::Stale));
     b.expect_all_ended();
 }
 
@@ -109,7 +109,7 @@ pub fn drains_end_like_other_operations<H: Harness>() {
     assert!(b.watcher.abort(stuck.writer));
     // The writes went with the source; nothing has drained.
     expect_unmoved(b.end(aborted), ErrorKind::Aborted);
-    assert_eq!(b.refuse(Op::wait_drained(stuck.writer, 0)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::wait_drained(stuck.writer, 0)).0, Refusal::Stale);
     let stuck = b.stuck();
     let closed = b.submit(Op::wait_drained(stuck.writer, 0));
     b.watcher.close();
@@ -120,7 +120,7 @@ pub fn drains_end_like_other_operations<H: Harness>() {
 pub fn a_full_queue_of_writes_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().write_limit(100_000));
     let stuck = b.stuck();
-    let full = Reason::Full { limit: Limit::Writes, count: 100_000 };
+    let full = Refusal::Full { limit: Limit::Writes, count: 100_000 };
     let memory = vec![7; 10];
     let at = memory.as_ptr();
     let (reason, op) = b.refuse(Op::write(stuck.writer, memory));
@@ -173,7 +173,7 @@ pub fn an_overflow_of_writes_closes_the_source<H: Harness>() {
         };
         let last = b.submit(last.token(9).timeout(Duration::from_secs(3600)));
         // The descriptor is closed once the kernel has released it; the name is stale at once.
-        assert_eq!(b.refuse(Op::write(writer, "more")).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::write(writer, "more")).0, Refusal::Stale);
         assert!(!b.watcher.abort(writer) && !b.watcher.cancel(last));
         let (sent, back) = expect_error(b.end(stuck.ticket), ErrorKind::Overflow);
         assert!(sent > 0 && sent < stuck.bytes.len() && back.len() == stuck.bytes.len());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::driver::OpCode;
-use windlass::{DriverKind, Op, Ready, Reason, Watcher};
+use windlass::{DriverKind, Op, Ready, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -63,7 +63,7 @@ pub fn files_and_directories_are_unsupported<H: Harness>() {
                 Op::poll(source, Ready::READABLE),
             ] {
                 let code = op.code();
-                assert_eq!(b.refuse(op).0, Reason::Unsupported, "{code:?} of {path:?}");
+                assert_eq!(b.refuse(op).0, Refusal::Unsupported, "{code:?} of {path:?}");
             }
         }
         let handle = b.watcher.detach(source).expect("it can be had back");
@@ -84,7 +84,7 @@ pub fn a_closed_descriptor_is_an_error<H: Harness>() {
         // this process opens descriptors meanwhile.
         unsafe { libc::close(raw) };
         let (reason, op) = b.refuse(Op::write(source, "back"));
-        assert_eq!((reason, &**op.buf()), (Reason::Os(libc::EBADF), &b"back"[..]));
+        assert_eq!((reason, &**op.buf()), (Refusal::Os(libc::EBADF), &b"back"[..]));
         // Closed after its first operation.
         let (here, _there2) = system::tcp_pair();
         let raw = here.as_raw_fd();
@@ -105,14 +105,14 @@ pub fn a_foreign_handle_is_refused_and_comes_back<H: Harness>() {
     let sim = windlass::sim::Sim::new(1);
     let (foreign, _other) = sim.pair();
     let refused = b.watcher.attach(foreign).unwrap_err();
-    assert_eq!(refused.reason, Reason::NoDescriptor);
+    assert_eq!(refused.reason, Refusal::NoDescriptor);
     let op = Op::connect_with(refused.into_inner(), H::nowhere());
-    assert_eq!(b.refuse(op).0, Reason::NoDescriptor);
+    assert_eq!(b.refuse(op).0, Refusal::NoDescriptor);
     // And the other way round.
     let mut simulated = Watcher::simulated(&sim);
     let (here, _there) = system::tcp_pair();
     let refused = simulated.attach(here).unwrap_err();
-    assert_eq!(refused.reason, Reason::NoDescriptor);
+    assert_eq!(refused.reason, Refusal::NoDescriptor);
     assert!(refused.into_inner().into_fd().is_ok());
 }
 
@@ -207,7 +207,7 @@ pub fn parts_that_do_not_fit_are_refused_or_end<H: Harness>() {
     for code in [OpCode::Timer, OpCode::Connect, OpCode::Task, OpCode::Message] {
         let mut parts = Op::nop().into_parts();
         parts.code = code;
-        assert_eq!(b.refuse(Op::from_parts(parts)).0, Reason::Unsupported);
+        assert_eq!(b.refuse(Op::from_parts(parts)).0, Refusal::Unsupported);
     }
     let bytes: Arc<[u8]> = Arc::from(*b"bytes");
     for code in OpCode::ALL {

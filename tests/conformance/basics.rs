@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::driver::OpCode;
-use windlass::{Completions, Done, ErrorKind, Op, Ready, Reason, Source};
+use windlass::{Completions, Done, ErrorKind, Op, Ready, Refusal, Source};
 
 use crate::common::*;
 
@@ -114,7 +114,7 @@ pub fn a_refusal_hands_everything_back<H: Harness>() {
     let bytes = pattern(1000, 1);
     let at = bytes.as_ptr();
     let (reason, op) = b.refuse(Op::write(here, bytes).token(9));
-    assert_eq!(reason, Reason::Stale);
+    assert_eq!(reason, Refusal::Stale);
     assert_eq!(op.source(), here);
     let back = op.into_buf().into_vec();
     assert_eq!(back.as_ptr(), at, "the very same memory");
@@ -128,9 +128,9 @@ pub fn a_refusal_hands_everything_back<H: Harness>() {
 
 pub fn the_source_that_is_none_is_stale<H: Harness>() {
     let mut b = H::bench();
-    assert_eq!(b.refuse(Op::read(Source::NONE)).0, Reason::Stale);
-    assert_eq!(b.refuse(Op::write(Source::NONE, "x")).0, Reason::Stale);
-    assert_eq!(b.refuse(Op::close(Source::NONE)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::read(Source::NONE)).0, Refusal::Stale);
+    assert_eq!(b.refuse(Op::write(Source::NONE, "x")).0, Refusal::Stale);
+    assert_eq!(b.refuse(Op::close(Source::NONE)).0, Refusal::Stale);
     assert!(!b.watcher.abort(Source::NONE));
     assert_eq!(b.watcher.cancel_all(Source::NONE), 0);
     assert!(b.watcher.local_address(Source::NONE).is_err());
@@ -218,7 +218,7 @@ pub fn addresses_of_both_ends_agree<H: Harness>() {
     assert_ne!(here_at, there_at);
     assert!(b.watcher.set_nodelay(here, true).is_ok());
     b.watcher.abort(here);
-    assert_eq!(b.watcher.peer_address(here), Err(Reason::Stale));
+    assert_eq!(b.watcher.peer_address(here), Err(Refusal::Stale));
 }
 
 /// Every call refuses an ended source with the same reason.
@@ -227,15 +227,15 @@ pub fn a_stale_name_has_one_error_everywhere<H: Harness>() {
     let (here, _there) = b.pair();
     assert!(b.watcher.abort(here));
     for stale in [here, Source::NONE] {
-        assert_eq!(b.refuse(Op::read(stale)).0, Reason::Stale);
-        assert_eq!(b.refuse(Op::close(stale)).0, Reason::Stale);
-        assert_eq!(b.watcher.detach(stale).unwrap_err(), Reason::Stale);
-        assert_eq!(b.watcher.fd(stale).unwrap_err(), Reason::Stale);
-        assert_eq!(b.watcher.queued_bytes(stale), Err(Reason::Stale));
-        assert_eq!(b.watcher.local_address(stale), Err(Reason::Stale));
-        assert_eq!(b.watcher.peer_address(stale), Err(Reason::Stale));
-        assert_eq!(b.watcher.set_nodelay(stale, true), Err(Reason::Stale));
-        assert_eq!(b.watcher.set_token(stale, 1), Err(Reason::Stale));
+        assert_eq!(b.refuse(Op::read(stale)).0, Refusal::Stale);
+        assert_eq!(b.refuse(Op::close(stale)).0, Refusal::Stale);
+        assert_eq!(b.watcher.detach(stale).unwrap_err(), Refusal::Stale);
+        assert_eq!(b.watcher.fd(stale).unwrap_err(), Refusal::Stale);
+        assert_eq!(b.watcher.queued_bytes(stale), Err(Refusal::Stale));
+        assert_eq!(b.watcher.local_address(stale), Err(Refusal::Stale));
+        assert_eq!(b.watcher.peer_address(stale), Err(Refusal::Stale));
+        assert_eq!(b.watcher.set_nodelay(stale, true), Err(Refusal::Stale));
+        assert_eq!(b.watcher.set_token(stale, 1), Err(Refusal::Stale));
         assert!(!b.watcher.abort(stale));
         assert_eq!(b.watcher.cancel_all(stale), 0);
         let error = std::io::Error::from(b.watcher.local_address(stale).unwrap_err());

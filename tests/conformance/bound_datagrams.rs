@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use windlass::net::{ConnectOptions, DatagramOptions};
-use windlass::{Address, Done, ErrorKind, Op, Reason, Source, SourceKind};
+use windlass::{Address, Done, ErrorKind, Op, Refusal, Source, SourceKind};
 
 use crate::common::*;
 
@@ -111,9 +111,9 @@ pub fn a_socket_with_a_peer_hears_only_that_one<H: Harness>() {
     // Only datagram sockets have a peer that changes.
     let (stream, _peer) = b.pair();
     let to = Address::from((Ipv4Addr::LOCALHOST, 9));
-    assert_eq!(b.watcher.connect_datagram(stream, to.clone()), Err(Reason::Unsupported));
+    assert_eq!(b.watcher.connect_datagram(stream, to.clone()), Err(Refusal::Unsupported));
     b.watcher.abort(here);
-    assert_eq!(b.watcher.connect_datagram(here, to), Err(Reason::Stale));
+    assert_eq!(b.watcher.connect_datagram(here, to), Err(Refusal::Stale));
     b.expect_all_ended();
 }
 
@@ -149,7 +149,7 @@ pub fn what_is_no_peer_changes_nothing<H: Harness>() {
     b.watcher.connect_datagram(here, there_at.clone()).unwrap();
     for bad in [Address::unspecified(), (Ipv6Addr::LOCALHOST, 9).into()] {
         let refused = b.watcher.connect_datagram(here, bad);
-        assert!(matches!(refused, Err(Reason::Os(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Refusal::Os(_))), "{refused:?}");
     }
     assert_eq!(b.watcher.peer_address(here).unwrap(), there_at);
     let receive = b.submit(Op::recv_from(here));
@@ -176,7 +176,7 @@ pub fn the_kind_of_a_source_is_known<H: Harness>() {
     }
     b.end(connect).result.unwrap();
     b.watcher.abort(here);
-    assert_eq!(b.watcher.kind(here), Err(Reason::Stale));
+    assert_eq!(b.watcher.kind(here), Err(Refusal::Stale));
     b.expect_all_ended();
 }
 

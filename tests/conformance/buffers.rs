@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::buf_pool::BufPool;
-use windlass::{Buf, Done, ErrorKind, Op, Reason};
+use windlass::{Buf, Done, ErrorKind, Op, Refusal};
 
 use crate::common::*;
 
@@ -70,15 +70,15 @@ pub fn the_same_memory_comes_back_from_a_refusal<H: Harness>() {
     let memory = vec![5u8; 10];
     let at = memory.as_ptr();
     let (reason, op) = b.refuse(Op::write(listener, memory));
-    assert_eq!(reason, Reason::Unsupported);
+    assert_eq!(reason, Refusal::Unsupported);
     let memory = op.into_buf().into_vec();
     assert_eq!((memory.as_ptr(), memory.len()), (at, 10));
     let (reason, op) = b.refuse(Op::read_into(listener, memory));
-    assert_eq!(reason, Reason::Unsupported);
+    assert_eq!(reason, Refusal::Unsupported);
     let memory = op.into_buf().into_vec();
     let (here, _there) = b.pair();
     let (reason, op) = b.refuse(Op::read_exact(here, memory, 11));
-    assert_eq!(reason, Reason::BadCount);
+    assert_eq!(reason, Refusal::BadCount);
     let memory = op.into_buf().into_vec();
     assert_eq!(memory.as_ptr(), at);
 }
@@ -161,7 +161,7 @@ pub fn empty_buffers_are_refused<H: Harness>() {
     let (here, there) = b.pair();
     // The element type is inferred: only one kind of `Vec` becomes a buffer.
     let op = Op::read_exact(here, Vec::with_capacity(4), 5);
-    assert_eq!(b.refuse(op).0, Reason::BadCount);
+    assert_eq!(b.refuse(op).0, Refusal::BadCount);
     let empty = Vec::new();
     for op in [
         Op::read_into(here, empty.clone()),
@@ -171,11 +171,11 @@ pub fn empty_buffers_are_refused<H: Harness>() {
         Op::read_into(here, "static"),
     ] {
         let code = op.code();
-        assert_eq!(b.refuse(op.token(1)).0, Reason::EmptyBuffer, "{code:?}");
+        assert_eq!(b.refuse(op.token(1)).0, Refusal::EmptyBuffer, "{code:?}");
     }
     for (buf, count) in [(empty.clone(), 0), (empty, 1), (vec![0; 4], 0), (vec![0; 4], 9)] {
         let op = Op::read_exact(here, buf, count);
-        assert_eq!(b.refuse(op).0, Reason::BadCount, "{count} bytes");
+        assert_eq!(b.refuse(op).0, Refusal::BadCount, "{count} bytes");
     }
     b.expect_alive(here, there);
     b.expect_all_ended();
@@ -190,18 +190,18 @@ pub fn buffers_that_are_too_long_are_refused<H: Harness>() {
     let part: Arc<[u8]> = Arc::from(vec![0u8; 1 << 20]);
     let parts = |count: usize| (0..count).map(|_| Buf::from(Arc::clone(&part)));
     let (reason, op) = b.refuse(Op::write_vectored(here, parts(2048)));
-    assert_eq!(reason, Reason::TooLong);
+    assert_eq!(reason, Refusal::TooLong);
     assert_eq!(op.into_buf().into_parts().len(), 2048);
     assert_eq!(Arc::strong_count(&part), 1);
     let memory = room(MOST + 1);
     let (reason, op) = b.refuse(Op::read_into(here, memory));
-    assert_eq!(reason, Reason::TooLong);
+    assert_eq!(reason, Refusal::TooLong);
     let memory = op.into_buf().into_vec();
     let (reason, op) = b.refuse(Op::read_exact(here, memory, MOST + 1));
-    assert_eq!(reason, Reason::TooLong);
+    assert_eq!(reason, Refusal::TooLong);
     drop(op);
     let op = Op::read_vectored(here, vec![room(1 << 30), room(1 << 30)]);
-    assert_eq!(b.refuse(op).0, Reason::TooLong);
+    assert_eq!(b.refuse(op).0, Refusal::TooLong);
     // The most itself is allowed.
     let read = b.submit(Op::read_into(here, room(MOST)));
     b.write(there, "fits");
@@ -268,7 +268,7 @@ pub fn buffers_of_a_pool_come_back_from_every_end<H: Harness>() {
             // A list gives its parts back.
             let list = Buf::list([pool.take(64), pool.take(1)]);
             let (reason, op) = b.refuse(Op::read_exact(there, list, 0));
-            assert_eq!(reason, Reason::BadCount);
+            assert_eq!(reason, Refusal::BadCount);
             pool.give(op.into_buf());
         }
         let stuck = b.stuck();

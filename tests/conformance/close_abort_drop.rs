@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completions, ErrorKind, Op, Reason, Ticket};
+use windlass::{Buf, Completions, ErrorKind, Op, Refusal, Ticket};
 
 use crate::common::*;
 
@@ -51,7 +51,7 @@ pub fn abort_ends_what_is_pending<H: Harness>() {
         Op::close(source),
         Op::accept(source),
     ] {
-        assert_eq!(b.refuse(op).0, Reason::Stale);
+        assert_eq!(b.refuse(op).0, Refusal::Stale);
     }
     assert!(b.watcher.detach(source).is_err());
     assert!(b.watcher.local_address(source).is_err());
@@ -128,11 +128,11 @@ pub fn close_ends_everything_and_delivers_it<H: Harness>() {
     let mut done = Completions::new();
     for _ in 0..3 {
         let error = b.watcher.wait(&mut done).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Closed));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
         let error = b.watcher.try_wait(&mut done).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Closed));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
         let error = b.watcher.wait_timeout(&mut done, BOUND).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Closed));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
         b.watcher.close();
     }
     assert!(done.is_empty());
@@ -161,17 +161,17 @@ pub fn a_closed_watcher_refuses_everything<H: Harness>() {
         Op::connect(at.clone()),
     ] {
         let code = op.code();
-        assert_eq!(b.refuse(op).0, Reason::Closed, "{code:?}");
+        assert_eq!(b.refuse(op).0, Refusal::Closed, "{code:?}");
     }
     let refused = b.watcher.attach(detached).unwrap_err();
-    assert_eq!(refused.reason, Reason::Closed);
+    assert_eq!(refused.reason, Refusal::Closed);
     assert!(b.watcher.listen(at).is_err());
     assert!(!b.watcher.cancel(Ticket::NONE));
     assert_eq!(b.watcher.cancel_all(here), 0);
     let submitter = b.submitter();
     assert!(submitter.is_closed());
-    assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
-    assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
+    assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Refusal::Closed);
+    assert_eq!(submitter.wake(1).unwrap_err(), Refusal::Closed);
     assert!(b.watcher.set_affinity(0).is_err());
 }
 
@@ -180,7 +180,7 @@ pub fn a_wait_after_close_says_closed<H: Harness>() {
     let mut b = H::bench();
     b.watcher.close();
     let error = b.watcher.wait(&mut Completions::new()).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
 }
 
 /// Flush, then close: libuv's shutdown_close family.
@@ -191,8 +191,8 @@ pub fn a_close_operation_flushes_first<H: Harness>() {
     let read = b.submit(Op::read(stuck.writer));
     let close = b.submit(Op::close(stuck.writer));
     // Nothing more is accepted.
-    assert_eq!(b.refuse(Op::write(stuck.writer, "x")).0, Reason::Stale);
-    assert_eq!(b.refuse(Op::read(stuck.writer)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::write(stuck.writer, "x")).0, Refusal::Stale);
+    assert_eq!(b.refuse(Op::read(stuck.writer)).0, Refusal::Stale);
     let got = b.read_to_end(stuck.peer);
     expect_written(b.end(stuck.ticket));
     expect_written(b.end(more));
@@ -360,13 +360,13 @@ pub fn detach_and_attach_again<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     let read = b.submit(Op::read_exact(here, vec![0; 5], 5));
-    assert_eq!(b.watcher.detach(here).unwrap_err(), Reason::Busy);
+    assert_eq!(b.watcher.detach(here).unwrap_err(), Refusal::Busy);
     b.write(there, "first");
     expect_read(b.end(read));
     b.write(there, "second");
     let handle = b.watcher.detach(here).expect("idle");
-    assert_eq!(b.watcher.detach(here).unwrap_err(), Reason::Stale);
-    assert_eq!(b.refuse(Op::read(here)).0, Reason::Stale);
+    assert_eq!(b.watcher.detach(here).unwrap_err(), Refusal::Stale);
+    assert_eq!(b.refuse(Op::read(here)).0, Refusal::Stale);
     let again = b.watcher.attach(handle).expect("room");
     assert_ne!(again, here);
     assert_eq!(b.read_exact(again, 6), b"second");

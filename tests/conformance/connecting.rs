@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, ListenOptions};
-use windlass::{Address, Completion, Done, ErrorKind, Handle, Limit, Op, Ready, Reason, Source};
+use windlass::{Address, Completion, Done, ErrorKind, Handle, Limit, Op, Ready, Refusal, Source};
 use windlass::{Ticket, Watcher};
 
 use crate::common::*;
@@ -19,7 +19,7 @@ fn options() -> ConnectOptions {
 fn expect_connected_to(c: &Completion, source: Source, at: &Address) {
     assert_eq!((c.source, c.has_more()), (source, false));
     match &c.result {
-        Ok(Done::ConnectedTo(address)) => assert_eq!(address, at),
+        Ok(Done::Connected(address)) => assert_eq!(address, at),
         other => panic!("wanted a connection: {other:?}"),
     }
 }
@@ -40,7 +40,7 @@ impl Silent {
         loop {
             let connect = Op::connect(at.clone()).timeout(Duration::from_millis(100));
             match b.run(connect).result {
-                Ok(Done::Connected(handle)) => clients.push(handle),
+                Ok(Done::Socket(handle)) => clients.push(handle),
                 Err(error) if error.kind() == ErrorKind::Deadline => break,
                 other => panic!("wanted a connection, or silence: {other:?}"),
             }
@@ -128,7 +128,7 @@ pub fn every_operation_waits_for_the_connection<H: Harness>() {
         ended.push(c.ticket());
     }
     assert_eq!(ended[0], connect, "before what waits for it");
-    assert_eq!(b.watcher.fd(here).unwrap_err(), Reason::Stale, "it is closed");
+    assert_eq!(b.watcher.fd(here).unwrap_err(), Refusal::Stale, "it is closed");
     if b.is_open(accept) {
         expect_accepted(b.end(accept));
     }
@@ -138,7 +138,7 @@ pub fn every_operation_waits_for_the_connection<H: Harness>() {
 /// After a failure the source is there, and answers everything with the errno.
 #[track_caller]
 fn expect_failed<D: Driver>(b: &mut Bench<D>, source: Source, errno: i32) {
-    let os = Reason::Os(errno);
+    let os = Refusal::Os(errno);
     for op in every_operation(source) {
         if op.code() != windlass::driver::OpCode::Close {
             assert_eq!(b.refuse(op).0, os);
@@ -166,7 +166,7 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
             match b.try_submit(op) {
                 Ok(ticket) => tickets.push(ticket),
                 // It was refused at once.
-                Err((reason, _)) => assert_eq!(reason, Reason::Os(REFUSED)),
+                Err((reason, _)) => assert_eq!(reason, Refusal::Os(REFUSED)),
             }
         }
         let c = b.next();
@@ -188,7 +188,7 @@ pub fn a_refused_connect_ends_what_waits_for_it<H: Harness>() {
         } else {
             assert!(b.watcher.abort(here));
         }
-        assert_eq!(b.watcher.fd(here).unwrap_err(), Reason::Stale);
+        assert_eq!(b.watcher.fd(here).unwrap_err(), Refusal::Stale);
         assert_eq!(b.watcher.counters().sources, 0);
     }
     b.expect_all_ended();
@@ -242,10 +242,10 @@ pub fn a_close_that_has_room_is_accepted_with_its_timers<H: Harness>() {
 pub fn an_empty_list_of_addresses_is_refused<H: Harness>() {
     let mut b = H::bench();
     let none: [Address; 0] = [];
-    assert_eq!(b.watcher.connect(none, options()).unwrap_err(), Reason::NoAddress);
+    assert_eq!(b.watcher.connect(none, options()).unwrap_err(), Refusal::NoAddress);
     assert_eq!(b.watcher.counters().sources, 0);
     b.watcher.close();
-    assert_eq!(b.watcher.connect([H::nowhere()], options()).unwrap_err(), Reason::Closed);
+    assert_eq!(b.watcher.connect([H::nowhere()], options()).unwrap_err(), Refusal::Closed);
 }
 
 /// While nothing answers: what is asked of the source, what is queued, and what ends before.
@@ -256,8 +256,8 @@ pub fn a_source_that_connects_has_no_descriptor_yet<H: Harness>() {
     let first = b.submit(Op::write(here, "12345678"));
     assert_eq!(b.watcher.queued_bytes(here), Ok(8));
     let limit = Limit::Writes;
-    assert_eq!(b.refuse(Op::write(here, "901")).0, Reason::Full { limit, count: 10 });
-    let not_connected = Reason::Os(libc::ENOTCONN);
+    assert_eq!(b.refuse(Op::write(here, "901")).0, Refusal::Full { limit, count: 10 });
+    let not_connected = Refusal::Os(libc::ENOTCONN);
     assert_eq!(b.watcher.fd(here).unwrap_err(), not_connected);
     assert_eq!(b.watcher.detach(here).unwrap_err(), not_connected);
     assert_eq!(b.watcher.peer_address(here), Err(not_connected));
@@ -465,7 +465,7 @@ pub fn attempts_take_no_room_of_the_programs<H: Harness>() {
     assert_eq!((before.sources, before.free_sources, before.in_flight), (2, 1, 1));
     assert_eq!(before.free_operations, 3);
     let (other, second) = b.connect_source(list.clone(), fast);
-    let full = Reason::Full { limit: Limit::Sources, count: 3 };
+    let full = Refusal::Full { limit: Limit::Sources, count: 3 };
     assert_eq!(b.watcher.connect(list.clone(), fast).unwrap_err(), full);
     b.watcher.abort(other);
     expect_unmoved(b.end(second), ErrorKind::Aborted);
@@ -528,7 +528,7 @@ pub fn connects_in_traffic<H: Harness>() {
             for op in [Op::write(source, "hello"), Op::read(source), Op::shutdown(source)] {
                 match b.try_submit(op) {
                     Ok(ticket) => tickets.push(ticket),
-                    Err((reason, _)) => assert_eq!(reason, Reason::Os(REFUSED)),
+                    Err((reason, _)) => assert_eq!(reason, Refusal::Os(REFUSED)),
                 }
             }
             sources.push((source, connect, tickets));

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Reason, Source};
+use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Refusal, Source};
 
 use crate::common::*;
 
@@ -216,15 +216,15 @@ pub fn datagram_operations_end_like_others<H: Harness>() {
     assert!(b.watcher.cancel(receive));
     let back = expect_unmoved(b.end(receive), ErrorKind::Cancelled).into_vec();
     assert_eq!((back.as_ptr(), back.len()), (address, 0));
-    assert_eq!(b.refuse(Op::recv_from_into(here, room(0))).0, Reason::EmptyBuffer);
+    assert_eq!(b.refuse(Op::recv_from_into(here, room(0))).0, Refusal::EmptyBuffer);
     let receive = b.submit(Op::recv_from(here));
     let close = b.submit(Op::close(here));
     expect_unmoved(b.end(receive), ErrorKind::Aborted);
     expect_closed(b.end(close));
-    assert_eq!(b.refuse(Op::send_to(here, "x", at)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::send_to(here, "x", at)).0, Refusal::Stale);
     let (stream, _peer) = b.pair();
     let to = Address::from(([127, 0, 0, 1], 9));
-    assert_eq!(b.refuse(Op::send_to(stream, "x", to)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::send_to(stream, "x", to)).0, Refusal::Unsupported);
     b.expect_all_ended();
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use windlass::fs::CopyOptions;
-use windlass::{ErrorKind, Op, Reason, Watcher};
+use windlass::{ErrorKind, Op, Refusal, Watcher};
 
 use crate::common::system::{Directory, deny, deny_of};
 use crate::common::*;
@@ -80,7 +80,7 @@ pub fn a_close_that_fails_says_so<H: Harness>() {
             } else {
                 expect_errno(end, &[errno]);
             }
-            assert_eq!(b.refuse(Op::sync_all(file)).0, Reason::Stale, "it is gone nevertheless");
+            assert_eq!(b.refuse(Op::sync_all(file)).0, Refusal::Stale, "it is gone nevertheless");
             assert_eq!(b.watcher.counters().sources, 0);
             b.expect_all_ended();
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::Driver;
 use windlass::net::Descriptors;
-use windlass::{Completion, Completions, Done, ErrorKind, Op, Reason, Source};
+use windlass::{Completion, Completions, Done, ErrorKind, Op, Refusal, Source};
 
 use crate::common::files::{expect_held, hold};
 use crate::common::*;
@@ -284,21 +284,21 @@ pub fn receiving_descriptors_ends_like_others<H: Harness>() {
     b.watcher.abort(here);
     expect_unmoved(b.end(receive), ErrorKind::Aborted);
     let (tcp, _peer) = b.pair();
-    assert_eq!(b.refuse(Op::recv_descriptors(tcp)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::recv_descriptors(tcp)).0, Refusal::Unsupported);
     let (reason, op) = b.refuse(Op::send_descriptors(tcp, "x", vec![pipe().0]));
-    assert_eq!((reason, &**op.buf()), (Reason::Unsupported, &b"x"[..]));
+    assert_eq!((reason, &**op.buf()), (Refusal::Unsupported, &b"x"[..]));
     // UDP would send the bytes and drop the descriptors.
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.connect(udp.local_addr().unwrap()).unwrap();
     let udp = b.watcher.attach(udp).unwrap();
-    assert_eq!(b.refuse(Op::send_descriptors(udp, "x", vec![pipe().0])).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::recv_descriptors(udp)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::send_descriptors(udp, "x", vec![pipe().0])).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::recv_descriptors(udp)).0, Refusal::Unsupported);
     let (datagrams, _peer) = std::os::unix::net::UnixDatagram::pair().unwrap();
     let datagrams = b.watcher.attach(datagrams).unwrap();
     expect_written(b.run(Op::send_descriptors(datagrams, "x", vec![pipe().0])));
     let (unix, _peer) = unix_pair(&mut b);
     let op = Op::send_descriptors(unix, "", vec![pipe().0]);
-    assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
+    assert_eq!(b.refuse(op).0, Refusal::EmptyBuffer);
 }
 
 /// A turn with something to deliver does not ask again what may stand behind descriptors; a read

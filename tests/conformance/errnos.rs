@@ -140,7 +140,7 @@ pub fn of_files<H: Harness>() {
     let special = b.watcher.attach(fs::File::open("/proc/self/maps").unwrap()).unwrap();
     errno(b.run(Op::sync_all(special)), libc::EINVAL);
     errno(b.run(Op::allocate(special, 0, 1)), libc::EBADF);
-    assert_eq!(b.refuse(Op::poll(reads, Ready::READABLE)).0, windlass::Reason::Unsupported);
+    assert_eq!(b.refuse(Op::poll(reads, Ready::READABLE)).0, windlass::Refusal::Unsupported);
     b.expect_all_ended();
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Done, ErrorKind, Limit, Op, Reason, Watcher};
+use windlass::{Done, ErrorKind, Limit, Op, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -82,7 +82,7 @@ pub fn a_full_table_of_operations_refuses<H: Harness>() {
     let (here, there) = b.pair();
     let (idle, gone) = b.pair();
     let reads: Vec<_> = (0..10).map(|_| b.submit(Op::read_exact(here, vec![0; 4], 4))).collect();
-    let full = Reason::Full { limit: Limit::Operations, count: 10 };
+    let full = Refusal::Full { limit: Limit::Operations, count: 10 };
     assert_eq!(b.refuse(Op::read(here)).0, full);
     assert_eq!(b.refuse(Op::timer(Duration::ZERO)).0, full);
     assert_eq!(b.refuse(Op::shutdown(here)).0, full);
@@ -123,13 +123,13 @@ pub fn a_write_that_finds_no_place_is_refused_whole_or_sent<H: Harness>() {
     let accepted = match b.try_submit(Op::write(here, bytes.clone())) {
         Ok(ticket) => Some(ticket),
         Err((reason, op)) => {
-            assert!(matches!(reason, Reason::Full { .. }));
+            assert!(matches!(reason, Refusal::Full { .. }));
             assert_eq!(op.buf().len(), bytes.len());
             None
         }
     };
     let (reason, _) = b.refuse(Op::read_exact(here, vec![0; 4], 4));
-    assert!(matches!(reason, Reason::Full { limit: Limit::Operations, count: 2 }));
+    assert!(matches!(reason, Refusal::Full { limit: Limit::Operations, count: 2 }));
     let mut out = 0;
     if let Some(write) = accepted {
         assert!(b.watcher.cancel(write));
@@ -154,9 +154,9 @@ pub fn a_full_table_of_sources_refuses<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().max_sources(3));
     let (listener, at) = b.listen();
     let (here, there) = b.connect(listener, &at);
-    let full = Reason::Full { limit: Limit::Sources, count: 3 };
+    let full = Refusal::Full { limit: Limit::Sources, count: 3 };
     let error = b.watcher.listen(H::address()).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(full));
+    assert_eq!(Refusal::of(&error), Some(full));
     assert!(error.to_string().contains('3'), "{error}");
     assert_eq!(b.refuse(Op::connect(at)).0, full);
     let handle = b.watcher.detach(listener).expect("idle");
@@ -175,7 +175,7 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
     let nops = (0..MANY).take_while(|_| b.watcher.submit(Op::nop()).is_ok()).count();
     assert!((1024..=8192).contains(&nops), "{nops} of {MANY} were accepted");
     let (reason, op) = b.refuse(Op::read_into(here, b"back".to_vec()));
-    let Reason::Full { limit: Limit::Completions, count } = reason else { panic!("{reason}") };
+    let Refusal::Full { limit: Limit::Completions, count } = reason else { panic!("{reason}") };
     assert!(count as usize <= nops && reason.to_string().contains("Builder::max_operations"));
     assert_eq!(&**op.buf(), b"back");
     for op in [Op::nop(), Op::read(there), Op::close(there), Op::timer(Duration::ZERO)] {
@@ -233,7 +233,7 @@ pub fn completions_of_other_threads_are_bounded<H: Harness>() {
                 last = Some(ticket);
             }
             Err(rejected) => {
-                assert!(matches!(rejected.reason, Reason::Full { limit: Limit::IdReserve, .. }));
+                assert!(matches!(rejected.reason, Refusal::Full { limit: Limit::IdReserve, .. }));
                 refused += 1;
                 // This makes the loop look at the queue, which it does not take now.
                 b.watcher.cancel(last.expect("one was accepted"));

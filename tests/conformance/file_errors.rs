@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use windlass::fs::OpenOptions;
-use windlass::{Buf, Op, Ready, Reason};
+use windlass::{Buf, Op, Ready, Refusal};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -20,15 +20,15 @@ pub fn what_moves_no_bytes_is_refused<H: Harness>() {
         Op::write_at(file, room(100), 0),
         Op::write_at(file, Buf::list([Buf::from(""), Buf::from(room(0))]), 0),
     ] {
-        assert_eq!(b.refuse(op).0, Reason::EmptyBuffer);
+        assert_eq!(b.refuse(op).0, Refusal::EmptyBuffer);
     }
     let part: Arc<[u8]> = vec![1; 1 << 20].into();
     let long = Buf::list((0..2049).map(|_| part.clone()));
     let (reason, op) = b.refuse(Op::write_at(file, long, 0));
-    assert_eq!((reason, op.buf().parts().len()), (Reason::TooLong, 2049));
+    assert_eq!((reason, op.buf().parts().len()), (Refusal::TooLong, 2049));
     // Memory that is never touched.
     let (reason, op) = b.refuse(Op::read_at(file, room((1 << 31) + 1), 0));
-    assert_eq!(reason, Reason::TooLong);
+    assert_eq!(reason, Refusal::TooLong);
     assert!(op.into_buf().capacity() > 1 << 31);
     b.expect_all_ended();
 }
@@ -86,7 +86,7 @@ pub fn a_file_is_no_socket<H: Harness>() {
     ] {
         let (code, had) = (op.code(), op.buf().capacity().max(op.buf().len()));
         let (reason, op) = b.refuse(op);
-        assert_eq!(reason, Reason::Unsupported, "{code:?}");
+        assert_eq!(reason, Refusal::Unsupported, "{code:?}");
         assert_eq!(op.buf().capacity().max(op.buf().len()), had);
     }
     b.expect_alive(socket, other);
@@ -100,7 +100,7 @@ pub fn a_file_is_no_socket<H: Harness>() {
         Op::metadata(file),
         Op::send_file(socket, file, 0, 10),
     ] {
-        assert_eq!(b.refuse(op).0, Reason::Stale);
+        assert_eq!(b.refuse(op).0, Refusal::Stale);
     }
     b.expect_all_ended();
 }
@@ -124,7 +124,7 @@ pub fn work_on_a_file_needs_one<H: Harness>() {
         Op::sync_data(none),
     ] {
         let text = format!("{op:?}");
-        assert_eq!(b.refuse(op).0, windlass::Reason::Stale, "{text}");
+        assert_eq!(b.refuse(op).0, windlass::Refusal::Stale, "{text}");
     }
     b.expect_all_ended();
 }

@@ -205,5 +205,5 @@ pub fn a_shutdown_after_abort_is_stale<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
     b.watcher.abort(here);
-    assert_eq!(b.refuse(Op::shutdown(here)).0, windlass::Reason::Stale);
+    assert_eq!(b.refuse(Op::shutdown(here)).0, windlass::Refusal::Stale);
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass::driver::Driver;
-use windlass::{Builder, Done, ErrorKind, Limit, Op, Reason, Source, Ticket, Watcher};
+use windlass::{Builder, Done, ErrorKind, Limit, Op, Refusal, Source, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -280,13 +280,13 @@ pub fn bad_idle_timeouts_are_refused<H: Harness>() {
     let (listener, _) = b.listen();
     let (here, there) = b.pair();
     let some = Some(SHORT);
-    assert_eq!(b.watcher.set_idle_timeout(listener, some), Err(Reason::Unsupported));
-    assert_eq!(b.watcher.set_idle_timeout(Source::NONE, some), Err(Reason::Stale));
+    assert_eq!(b.watcher.set_idle_timeout(listener, some), Err(Refusal::Unsupported));
+    assert_eq!(b.watcher.set_idle_timeout(Source::NONE, some), Err(Refusal::Stale));
     b.watcher.abort(there);
-    assert_eq!(b.watcher.set_idle_timeout(there, some), Err(Reason::Stale));
-    assert_eq!(b.watcher.set_idle_timeout(there, None), Err(Reason::Stale));
+    assert_eq!(b.watcher.set_idle_timeout(there, some), Err(Refusal::Stale));
+    assert_eq!(b.watcher.set_idle_timeout(there, None), Err(Refusal::Stale));
     b.watcher.close();
-    assert_eq!(b.watcher.set_idle_timeout(here, some), Err(Reason::Closed));
+    assert_eq!(b.watcher.set_idle_timeout(here, some), Err(Refusal::Closed));
 }
 
 /// There may be 255 different timeouts; sources that go, or change theirs, make room.
@@ -298,7 +298,7 @@ pub fn different_idle_timeouts_are_bounded<H: Harness>() {
     for (i, &source) in sources[..255].iter().enumerate() {
         set(&mut b, source, seconds(i));
     }
-    let full = Err(Reason::Full { limit: Limit::IdleTimeouts, count: 255 });
+    let full = Err(Refusal::Full { limit: Limit::IdleTimeouts, count: 255 });
     let next = sources[255];
     assert_eq!(b.watcher.set_idle_timeout(next, Some(seconds(255))), full);
     // One that there is has room for any number.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::Driver;
 use windlass::fs::OpenOptions;
-use windlass::{Buf, Completions, ErrorKind, Limit, Op, Priority, Reason, Ticket, Watcher};
+use windlass::{Buf, Completions, ErrorKind, Limit, Op, Priority, Refusal, Ticket, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -217,7 +217,7 @@ pub fn a_full_pool_names_its_bound<H: Harness>() {
     let (held, gate) = hold(&mut b);
     let list = || Buf::list(["in ", "parts"]);
     let open = [b.submit(Op::metadata("/")), b.submit(Op::write_at(file, list(), 0))];
-    let full = Reason::Full { limit: Limit::Jobs, count: 3 };
+    let full = Refusal::Full { limit: Limit::Jobs, count: 3 };
     for _ in 0..2 {
         let (reason, op) = b.refuse(Op::write_at(file, list(), 0).token(5));
         assert_eq!((reason, op.buf().len(), op.buf().parts().len()), (full, 8, 2));
@@ -252,7 +252,7 @@ pub fn a_thread_closes_a_file<H: Harness>() {
             "deadline" => b.submit(close.timeout(Duration::from_millis(1))),
             _ => b.submit(close),
         };
-        assert_eq!(b.refuse(Op::sync_all(file)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::sync_all(file)).0, Refusal::Stale);
         assert!(!b.watcher.abort(file));
         if jobs > 1 {
             b.pass(Duration::from_millis(3));

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use windlass::{Builder, Completion, Done, Op, Ready, Reason, SourceKind, Watcher};
+use windlass::{Builder, Completion, Done, Op, Ready, Refusal, SourceKind, Watcher};
 
 use crate::common::files::expect_returned;
 use crate::common::*;
@@ -176,7 +176,7 @@ pub fn a_processor_that_does_not_exist_is_an_error<H: Harness>() {
         let error = b.watcher.set_affinity(cpu).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
         let number = u32::try_from(cpu).unwrap_or(u32::MAX);
-        assert_eq!(Reason::of(&error), Some(Reason::NoProcessor(number)));
+        assert_eq!(Refusal::of(&error), Some(Refusal::NoProcessor(number)));
         let error = Builder::new().affinity(cpu).build().unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{cpu}: {error}");
         let spawned = Builder::new().affinity(cpu).spawn("loop", |_| Ok(()));

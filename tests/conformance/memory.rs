@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use windlass::driver::panicked_drops;
 use windlass::{AlignedBuf, Buf, Completion, Done, ErrorKind, Lease, LeaseMut, Limit, Op};
-use windlass::{Reason, Source, Watcher};
+use windlass::{Refusal, Source, Watcher};
 
 use crate::common::*;
 
@@ -161,7 +161,7 @@ pub fn a_lease_is_written_in_place<H: Harness>() {
             Err(full) => break full,
         }
     };
-    assert_eq!(full, Reason::Full { limit: Limit::SwapBytes, count: 2048 });
+    assert_eq!(full, Refusal::Full { limit: Limit::SwapBytes, count: 2048 });
     assert_eq!(b.watcher.counters().swap_bytes, 2048);
     let whole: usize = held.iter().map(|lease| lease.len()).sum();
     assert!(whole >= 1024 + 512, "{whole}");
@@ -270,7 +270,7 @@ pub fn reads_append_to_a_vector<H: Harness>() {
         assert_eq!(came, [&head[..], &b"0123456789abcdef"[..fits]].concat());
         assert_eq!(buf.as_ptr(), start, "the same memory");
         let (reason, op) = b.refuse(Op::read_append(here, buf));
-        assert_eq!((reason, op.buf().len()), (Reason::EmptyBuffer, came.len()));
+        assert_eq!((reason, op.buf().len()), (Refusal::EmptyBuffer, came.len()));
         assert_eq!(b.read_exact(here, 16 - fits), &b"0123456789abcdef"[fits..]);
     }
     // However it ends, the bytes that were there stay.
@@ -281,10 +281,10 @@ pub fn reads_append_to_a_vector<H: Harness>() {
     assert_eq!(&*expect_unmoved(b.end(read), ErrorKind::Deadline), b"kept");
     let frozen = lease_of(&mut b, b"shared");
     for buf in [Buf::from("static"), Buf::from(frozen), Buf::default(), Buf::from(Vec::new())] {
-        assert_eq!(b.refuse(Op::read_append(here, buf)).0, Reason::EmptyBuffer);
+        assert_eq!(b.refuse(Op::read_append(here, buf)).0, Refusal::EmptyBuffer);
     }
     let list = Buf::list([vector(b"a"), vector(b"b")]);
-    assert_eq!(b.refuse(Op::read_append(here, list)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::read_append(here, list)).0, Refusal::Unsupported);
     let close = b.submit(Op::close(there));
     expect_closed(b.end(close));
     let read = b.submit(Op::read_append(here, vector(b"kept")));
@@ -391,7 +391,7 @@ pub fn appends_wait_for_no_lease<H: Harness>() {
     let whole = read_all(&mut b, 1024);
     expect_same(&whole, &pattern(1024, 3));
     let (reason, op) = b.refuse(Op::read_append(here, whole));
-    assert_eq!(reason, Reason::EmptyBuffer);
+    assert_eq!(reason, Refusal::EmptyBuffer);
     expect_same(op.buf(), &pattern(1024, 3));
     drop((op, lease));
     b.expect_alive(here, there);
@@ -427,7 +427,7 @@ pub fn a_part_of_every_buffer_can_be_written<H: Harness>() {
         assert_eq!(&*back, b"3456", "{what}");
         // There is no room to read into a part.
         let (reason, op) = b.refuse(Op::read_into(here, back));
-        assert_eq!(reason, Reason::EmptyBuffer, "{what}");
+        assert_eq!(reason, Refusal::EmptyBuffer, "{what}");
         let list = Buf::list([op.into_buf().slice(..1), Buf::from("!")]);
         let write = b.submit(Op::write(here, list));
         assert_eq!(b.read_exact(there, 2), b"3!", "{what}");

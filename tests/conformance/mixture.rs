@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass::driver::{Driver, OpCode};
 use windlass::net::ConnectOptions;
 use windlass::{
-    Address, Buf, Completion, Completions, Done, Limit, Op, Reason, Source, Submitter, Ticket,
+    Address, Buf, Completion, Completions, Done, Limit, Op, Refusal, Source, Submitter, Ticket,
     Watcher,
 };
 
@@ -99,7 +99,7 @@ impl<D: Driver> Program<D> {
             }) {
                 Ok(lease) => Buf::from(lease),
                 Err(reason) => {
-                    assert!(matches!(reason, Reason::Full { limit: Limit::SwapBytes, .. }));
+                    assert!(matches!(reason, Refusal::Full { limit: Limit::SwapBytes, .. }));
                     Buf::from(bytes)
                 }
             },
@@ -170,7 +170,7 @@ impl<D: Driver> Program<D> {
             match self.submitter.submit(op) {
                 Ok(ticket) => self.enter(ticket, accepted),
                 Err(refused) => {
-                    assert!(matches!(refused.reason, Reason::Full { .. }), "{:?}", refused.reason);
+                    assert!(matches!(refused.reason, Refusal::Full { .. }), "{:?}", refused.reason);
                     assert_eq!(refused.value.buf().len(), len);
                 }
             }
@@ -183,10 +183,10 @@ impl<D: Driver> Program<D> {
                 let after = self.watcher.counters();
                 assert_eq!(before.submitted, after.submitted, "{refused:?}");
                 assert_eq!(refused.value.buf().len(), len);
-                let gone = matches!(refused.reason, Reason::Stale | Reason::Os(_));
+                let gone = matches!(refused.reason, Refusal::Stale | Refusal::Os(_));
                 let full = matches!(
                     refused.reason,
-                    Reason::Full { .. } | Reason::EmptyBuffer | Reason::Unsupported
+                    Refusal::Full { .. } | Refusal::EmptyBuffer | Refusal::Unsupported
                 );
                 assert!(gone || full, "{:?}", refused.reason);
             }
@@ -219,7 +219,7 @@ impl<D: Driver> Program<D> {
                 self.enter(ticket, accepted);
                 self.watcher.set_token(source, 0).unwrap();
             }
-            Err(reason) => assert!(matches!(reason, Reason::Full { .. }), "{reason:?}"),
+            Err(reason) => assert!(matches!(reason, Refusal::Full { .. }), "{reason:?}"),
         }
     }
 
@@ -259,7 +259,7 @@ impl<D: Driver> Program<D> {
                     self.held.push(buf);
                 }
             }
-            Ok(Done::ConnectedTo(_)) => self.seen[Seen::Connected as usize] += 1,
+            Ok(Done::Connected(_)) => self.seen[Seen::Connected as usize] += 1,
             Ok(Done::Written { buf, bytes }) => {
                 assert_eq!((buf.len(), bytes as usize), (len, len));
             }
@@ -294,7 +294,7 @@ impl<D: Driver> Program<D> {
 
     fn set_idle_timeout(&mut self, source: Source, span: Option<Duration>) {
         match self.watcher.set_idle_timeout(source, span) {
-            Ok(()) | Err(Reason::Stale | Reason::Os(_) | Reason::Full { .. }) => {}
+            Ok(()) | Err(Refusal::Stale | Refusal::Os(_) | Refusal::Full { .. }) => {}
             Err(reason) => panic!("{reason:?}"),
         }
     }
@@ -337,7 +337,7 @@ impl<D: Driver> Program<D> {
                     let span = self.span();
                     match self.watcher.reschedule(ticket, span) {
                         Ok(()) => self.seen[Seen::Moved as usize] += 1,
-                        Err(Reason::Stale | Reason::Full { .. }) => {}
+                        Err(Refusal::Stale | Refusal::Full { .. }) => {}
                         Err(reason) => panic!("{reason:?}"),
                     }
                 }
@@ -345,7 +345,7 @@ impl<D: Driver> Program<D> {
             13 => {
                 if let Some(ticket) = self.ticket() {
                     let asked = self.submitter.cancel(ticket);
-                    assert!(matches!(asked, Ok(()) | Err(Reason::Full { .. })), "{asked:?}");
+                    assert!(matches!(asked, Ok(()) | Err(Refusal::Full { .. })), "{asked:?}");
                 }
             }
             14 => {
@@ -383,8 +383,8 @@ impl<D: Driver> Program<D> {
                                 self.seen[Seen::WaitedFor as usize] += 1;
                                 self.take(c);
                             }
-                            Err(error) => match Reason::of(&error) {
-                                Some(Reason::Stale | Reason::Full { .. }) => {}
+                            Err(error) => match Refusal::of(&error) {
+                                Some(Refusal::Stale | Refusal::Full { .. }) => {}
                                 other => panic!("{other:?} {error}"),
                             },
                         }

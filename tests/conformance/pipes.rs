@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use windlass::{ErrorKind, Op, Reason};
+use windlass::{ErrorKind, Op, Refusal};
 
 use crate::common::*;
 
@@ -132,10 +132,10 @@ pub fn what_a_pipe_cannot_do_is_refused<H: Harness>() {
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = b.watcher.attach(OwnedFd::from(reader)).unwrap();
     let writer = b.watcher.attach(OwnedFd::from(writer)).unwrap();
-    assert_eq!(b.refuse(Op::shutdown(writer)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::accept(reader)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::recv_from(reader)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::recv_descriptors(reader)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::shutdown(writer)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::accept(reader)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::recv_from(reader)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::recv_descriptors(reader)).0, Refusal::Unsupported);
     // The wrong end is the system's to say.
     let write = b.submit(Op::write(reader, "x"));
     expect_errno(b.end(write), &[libc::EBADF]);

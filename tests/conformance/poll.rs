@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 #[cfg(unix)]
 use std::time::Duration;
 
-use windlass::{Completion, Done, ErrorKind, Op, Ready, Reason};
+use windlass::{Completion, Done, ErrorKind, Op, Ready, Refusal};
 
 use crate::common::*;
 
@@ -108,7 +108,7 @@ pub fn polls_end_like_other_operations<H: Harness>() {
     let closed = b.submit(Op::poll(source, Ready::READABLE));
     b.watcher.close();
     expect_unmoved(b.end(closed), ErrorKind::Closed);
-    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Reason::Closed);
+    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Refusal::Closed);
 }
 
 /// libuv's poll_bad_fdtype.
@@ -116,7 +116,7 @@ pub fn regular_files_cannot_be_polled<H: Harness>() {
     let mut b = H::bench();
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     let source = b.watcher.attach(file).unwrap();
-    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::poll(source, Ready::READABLE)).0, Refusal::Unsupported);
 }
 
 /// libuv's poll_nested_epoll: a watcher in a watcher.

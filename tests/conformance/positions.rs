@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use windlass::fs::OpenOptions;
-use windlass::{Buf, ErrorKind, Op, Reason};
+use windlass::{Buf, ErrorKind, Op, Refusal};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -61,7 +61,7 @@ pub fn a_file_ends_where_it_ends<H: Harness>() {
         // Beyond what an operation says.
         for offset in [(1 << 61) - 1, 1 << 61, u64::MAX] {
             for op in [Op::read_at(file, room(100), offset), Op::write_at(file, "x", offset)] {
-                assert_eq!(b.refuse(op).0, Reason::Os(libc::EINVAL));
+                assert_eq!(b.refuse(op).0, Refusal::Os(libc::EINVAL));
             }
         }
         // Longer than any file.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
 use windlass::process::signal::{SIGHUP, SIGTERM, SIGUSR1, SIGUSR2};
-use windlass::{Completion, Done, ErrorKind, Op, Ready, Reason, Source, Ticket};
+use windlass::{Completion, Done, ErrorKind, Op, Ready, Refusal, Source, Ticket};
 
 use crate::common::process::{Processes, alone};
 use crate::common::*;
@@ -141,13 +141,13 @@ pub fn signals_end_as_other_operations<H: Harness>() {
     expect_unmoved(b.run(Op::signal(source).deadline(now)), ErrorKind::Deadline);
     let ticket = b.submit(Op::close(source));
     assert!(matches!(b.end(ticket).result, Ok(Done::Closed)));
-    assert_eq!(b.refuse(Op::signal(source)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::signal(source)).0, Refusal::Stale);
     let source = b.watcher.signals(&[SIGUSR1]).expect("another source");
     let pending = b.submit(Op::signal(source));
     b.watcher.close();
     expect_unmoved(b.end(pending), ErrorKind::Closed);
-    assert_eq!(b.watcher.signals(&[SIGUSR1]), Err(Reason::Closed));
-    assert_eq!(b.watcher.child(1), Err(Reason::Closed));
+    assert_eq!(b.watcher.signals(&[SIGUSR1]), Err(Refusal::Closed));
+    assert_eq!(b.watcher.child(1), Err(Refusal::Closed));
 }
 
 /// By a deadline, a cancel, and a cancel of all; and, on a source of its own, by an abort.
@@ -175,7 +175,7 @@ pub fn an_abort_ends_them<H: Harness>() {
         b.look();
         assert!(b.watcher.abort(source));
         expect_unmoved(b.end(ticket), ErrorKind::Aborted);
-        assert_eq!(b.refuse(Op::signal(source)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::signal(source)).0, Refusal::Stale);
     }
     assert_eq!(b.watcher.counters().sources, 0);
     // The child runs, and nothing has reaped it.
@@ -211,23 +211,23 @@ pub fn they_do_nothing_else<H: Harness>() {
             Op::recv_descriptors(source),
         ] {
             let code = op.code();
-            assert_eq!(b.refuse(op).0, Reason::Unsupported, "{code:?}");
+            assert_eq!(b.refuse(op).0, Refusal::Unsupported, "{code:?}");
         }
         let idle = b.watcher.set_idle_timeout(source, Some(LONG));
-        assert_eq!(idle, Err(Reason::Unsupported));
-        assert_eq!(b.watcher.detach(source).err(), Some(Reason::Unsupported));
+        assert_eq!(idle, Err(Refusal::Unsupported));
+        assert_eq!(b.watcher.detach(source).err(), Some(Refusal::Unsupported));
         assert_eq!(b.watcher.queued_bytes(source), Ok(0));
         let drained = b.run(Op::wait_drained(source, 0));
         assert!(matches!(drained.result, Ok(Done::Drained)));
     }
     for source in [here, listener, child] {
-        assert_eq!(b.refuse(Op::signal(source)).0, Reason::Unsupported);
+        assert_eq!(b.refuse(Op::signal(source)).0, Refusal::Unsupported);
     }
     for source in [here, listener, signals] {
-        assert_eq!(b.refuse(Op::child_exit(source)).0, Reason::Unsupported);
+        assert_eq!(b.refuse(Op::child_exit(source)).0, Refusal::Unsupported);
     }
     for op in [Op::signal(Source::NONE), Op::child_exit(Source::NONE)] {
-        assert_eq!(b.refuse(op).0, Reason::Stale);
+        assert_eq!(b.refuse(op).0, Refusal::Stale);
     }
     // Their readiness can be waited for.
     let polls = [signals, child].map(|source| b.submit(Op::poll(source, Ready::READABLE)));
@@ -247,7 +247,7 @@ pub fn they_do_nothing_else<H: Harness>() {
 pub fn what_is_no_signal_is_refused<H: Harness>() {
     let _alone = alone();
     let mut b = H::bench();
-    let invalid = Err(Reason::Os(libc::EINVAL));
+    let invalid = Err(Refusal::Os(libc::EINVAL));
     assert_eq!(b.watcher.signals(&[]), invalid);
     let never = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL];
     for signal in [0, -1, 65, 9999, i32::MAX, i32::MIN, libc::SIGFPE].into_iter().chain(never) {
@@ -264,14 +264,14 @@ pub fn what_is_no_signal_is_refused<H: Harness>() {
 
 pub fn what_is_no_child_is_refused<H: Harness>() {
     let mut b = H::bench();
-    let invalid = Err(Reason::Os(libc::EINVAL));
+    let invalid = Err(Refusal::Os(libc::EINVAL));
     for pid in [0, u32::MAX, i32::MAX as u32 + 1] {
         assert_eq!(b.watcher.child(pid), invalid, "{pid}");
     }
     // The first process, this one, and none.
     for pid in [1, std::process::id(), i32::MAX as u32] {
         let refused = b.watcher.child(pid);
-        let none = [libc::ECHILD, libc::ESRCH].map(|errno| Err(Reason::Os(errno)));
+        let none = [libc::ECHILD, libc::ESRCH].map(|errno| Err(Refusal::Os(errno)));
         assert!(none.contains(&refused), "{pid}: {refused:?}");
     }
     let pid = H::spawn();
@@ -280,7 +280,7 @@ pub fn what_is_no_child_is_refused<H: Harness>() {
     expect_exit(b.run(Op::child_exit(source)));
     // It was reaped.
     let refused = b.watcher.child(pid);
-    let none = [libc::ECHILD, libc::ESRCH].map(|errno| Err(Reason::Os(errno)));
+    let none = [libc::ECHILD, libc::ESRCH].map(|errno| Err(Refusal::Os(errno)));
     assert!(none.contains(&refused), "{refused:?}");
     assert_eq!(b.watcher.counters().sources, 1);
     b.expect_all_ended();
@@ -367,8 +367,8 @@ pub fn the_table_of_sources_bounds_them<H: Harness>() {
     let mut b = H::bench_with(windlass::Watcher::builder().max_sources(1));
     let pid = H::spawn();
     let source = b.watcher.signals(&[SIGUSR1]).expect("a source");
-    let full = |answer: Result<Source, Reason>| {
-        assert!(matches!(answer, Err(Reason::Full { limit: windlass::Limit::Sources, .. })));
+    let full = |answer: Result<Source, Refusal>| {
+        assert!(matches!(answer, Err(Refusal::Full { limit: windlass::Limit::Sources, .. })));
     };
     full(b.watcher.signals(&[SIGUSR2]));
     full(b.watcher.child(pid));

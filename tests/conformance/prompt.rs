@@ -48,7 +48,7 @@ pub fn a_storm_of_connections_does_not_starve_pings<H: Harness>() {
         let c = b.next();
         match (c.token, c.result) {
             (1, Ok(Done::Accepted(_))) => connections += 1,
-            (2, Ok(Done::Connected(_))) => drop(b.submit(Op::connect(at.clone()).token(2))),
+            (2, Ok(Done::Socket(_))) => drop(b.submit(Op::connect(at.clone()).token(2))),
             (2, Err(_)) => drop(b.submit(Op::connect(at.clone()).token(2))),
             (3, Ok(Done::Written { buf, .. })) => drop(b.submit(Op::write(client, buf).token(3))),
             (4, Ok(Done::Read(buf))) => {

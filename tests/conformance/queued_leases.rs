@@ -1,7 +1,7 @@
 //! C8: a small lease in a write that waits is copied, so that it holds no swap buffer.
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completion, Done, Lease, Limit, Op, Reason, Ticket, Watcher};
+use windlass::{Buf, Completion, Done, Lease, Limit, Op, Refusal, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -17,7 +17,7 @@ fn bench<H: Harness>() -> Bench<H::Driver> {
 }
 
 /// A lease with these bytes. The rest of its swap buffer is used up.
-fn lease<D: Driver>(b: &mut Bench<D>, bytes: &[u8]) -> Result<Lease, Reason> {
+fn lease<D: Driver>(b: &mut Bench<D>, bytes: &[u8]) -> Result<Lease, Refusal> {
     let lease = b.watcher.lease(|space| {
         space[..bytes.len()].copy_from_slice(bytes);
         bytes.len()
@@ -67,7 +67,7 @@ pub fn a_small_lease_that_waits_gives_its_buffer_back<H: Harness>() {
     }
     assert!(writes.len() >= BUFFERS / 2, "the swap buffers are used up: {}", writes.len());
     let full = b.watcher.lease(|_| 0).unwrap_err();
-    assert!(matches!(full, Reason::Full { limit: Limit::SwapBytes, .. }), "{full:?}");
+    assert!(matches!(full, Refusal::Full { limit: Limit::SwapBytes, .. }), "{full:?}");
     turns(&mut b);
     let counters = b.watcher.counters();
     let copied = counters.copied_leases - before.copied_leases;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
 use windlass::{
-    Buf, Completions, Done, ErrorKind, Limit, Op, Overflow, Ready, Reason, Ticket, Watcher,
+    Buf, Completions, Done, ErrorKind, Limit, Op, Overflow, Ready, Refusal, Ticket, Watcher,
 };
 
 use crate::common::*;
@@ -96,7 +96,7 @@ pub fn a_quiet_write_that_waits_is_counted<H: Harness>() {
     assert_eq!(after.in_flight, before.in_flight + 2);
     assert_eq!(after.quiet_done, 0);
     assert_eq!(b.watcher.queued_bytes(stuck.writer), Ok(queued + 5002));
-    assert_eq!(b.watcher.detach(stuck.writer).unwrap_err(), Reason::Busy);
+    assert_eq!(b.watcher.detach(stuck.writer).unwrap_err(), Refusal::Busy);
     let drained = b.submit(Op::wait_drained(stuck.writer, 0));
     b.look_for(Duration::from_millis(5));
     assert!(b.is_open(drained), "quiet bytes are queued");
@@ -207,7 +207,7 @@ pub fn a_quiet_write_that_is_out_cannot_be_cancelled<H: Harness>() {
     assert!(!b.watcher.cancel(ticket));
     assert_eq!(b.watcher.cancel_all(here), 0);
     let soon = Duration::from_secs(1);
-    assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+    assert_eq!(b.watcher.reschedule(ticket, soon), Err(Refusal::Stale));
     // From the queue.
     let stuck = b.stuck();
     let ticket = b.submit_quiet(Op::write(stuck.writer, vec![9; 3000]));
@@ -282,7 +282,7 @@ pub fn nothing_but_a_write_can_be_quiet<H: Harness>() {
     for op in ops() {
         let text = format!("{op:?}");
         let (reason, op) = b.refuse(op.quiet());
-        assert_eq!(reason, Reason::Unsupported, "{text}");
+        assert_eq!(reason, Refusal::Unsupported, "{text}");
         assert_eq!(format!("{op:?}"), text);
     }
     let submitter = b.submitter();
@@ -294,8 +294,8 @@ pub fn nothing_but_a_write_can_be_quiet<H: Harness>() {
     }
     b.expect_alive(here, there);
     b.watcher.close();
-    assert_eq!(b.refuse(Op::nop().quiet()).0, Reason::Closed);
-    assert_eq!(b.refuse(Op::write(here, "x").quiet()).0, Reason::Closed);
+    assert_eq!(b.refuse(Op::nop().quiet()).0, Refusal::Closed);
+    assert_eq!(b.refuse(Op::write(here, "x").quiet()).0, Refusal::Closed);
 }
 
 /// A refused quiet write comes back with its buffer, and can be submitted again as it is.
@@ -304,7 +304,7 @@ pub fn a_refused_quiet_write_comes_back<H: Harness>() {
     let (here, there) = b.pair();
     b.watcher.abort(here);
     let (reason, mut op) = b.refuse(Op::write(here, b"bytes".to_vec()).quiet());
-    assert_eq!(reason, Reason::Stale);
+    assert_eq!(reason, Refusal::Stale);
     let parts = op.into_parts();
     assert!(parts.quiet);
     op = Op::from_parts(parts);
@@ -317,7 +317,7 @@ pub fn a_refused_quiet_write_comes_back<H: Harness>() {
             Err(refused) => break refused.reason,
         }
     };
-    assert!(matches!(refused, Reason::Full { limit: Limit::Completions, .. }));
+    assert!(matches!(refused, Refusal::Full { limit: Limit::Completions, .. }));
     assert_eq!(b.refuse(Op::write(there, "x").quiet()).0, refused);
     let mut done = Completions::new();
     assert_eq!(wait_for(&mut b.watcher, &mut done, "the nops") as u64, count);

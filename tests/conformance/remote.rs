@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use windlass::{Done, ErrorKind, Limit, Op, Reason, Source, Submitter, Ticket, Watcher};
+use windlass::{Done, ErrorKind, Limit, Op, Refusal, Source, Submitter, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -151,7 +151,7 @@ pub fn a_remote_refusal_is_a_completion<H: Harness>() {
 pub fn a_full_queue_names_its_bound<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().remote_queue(8));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::RemoteQueue, count: 8 };
+    let full = Refusal::Full { limit: Limit::RemoteQueue, count: 8 };
     on_thread(|| {
         for i in 0..8 {
             submitter.post(i, i).unwrap();
@@ -201,7 +201,7 @@ pub fn an_abort_passes_a_full_queue<H: Harness>() {
 pub fn an_empty_reserve_names_its_bound<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().id_reserve(4));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::IdReserve, count: 4 };
+    let full = Refusal::Full { limit: Limit::IdReserve, count: 4 };
     for _ in 0..20 {
         let tickets: Vec<_> = on_thread(|| {
             let tickets = (0..4).map(|i| submitter.submit(Op::nop().token(i)).unwrap());
@@ -241,18 +241,18 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
     let mut b = H::bench_with(Watcher::builder().remote_queue(2));
     let (here, there) = b.pair();
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::RemoteQueue, count: 2 };
+    let full = Refusal::Full { limit: Limit::RemoteQueue, count: 2 };
     let hour = Duration::from_secs(3600);
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
     let start = std::time::Instant::now();
     let refused = submitter.submit_wait(Op::write(here, "own"), hour).unwrap_err();
-    assert_eq!((refused.reason, &*refused.value.into_buf()), (Reason::Deadlock, &b"own"[..]));
+    assert_eq!((refused.reason, &*refused.value.into_buf()), (Refusal::Deadlock, &b"own"[..]));
     b.take(2);
     submitter.wake(1).unwrap();
     submitter.wake(2).unwrap();
     let refused = submitter.post_wait(3, String::from("own"), hour).unwrap_err();
-    assert_eq!((refused.reason, refused.value.as_str()), (Reason::Deadlock, "own"));
+    assert_eq!((refused.reason, refused.value.as_str()), (Refusal::Deadlock, "own"));
     assert!(start.elapsed() < BOUND, "the loop's thread waited");
 
     let handle = b.watcher.detach(there).unwrap();
@@ -284,7 +284,7 @@ pub fn a_wait_for_room_is_bounded<H: Harness>() {
     b.expect_quiet();
     b.watcher.close();
     let refused = on_thread(|| submitter.submit_wait(Op::nop(), hour)).unwrap_err();
-    assert_eq!(refused.reason, Reason::Closed);
+    assert_eq!(refused.reason, Refusal::Closed);
 }
 
 /// Reserved ids count as places: the tables stay within their bounds.
@@ -325,7 +325,7 @@ pub fn the_reserve_leaves_room<H: Harness>() {
     // A name can be all that there may be.
     let mut b = H::bench_with(Watcher::builder().max_sources(1).max_operations(1));
     let submitter = b.submitter();
-    let full = Reason::Full { limit: Limit::IdReserve, count: 0 };
+    let full = Refusal::Full { limit: Limit::IdReserve, count: 0 };
     assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, full);
     let (listener, _) = b.listen();
     b.submit(Op::accept(listener));
@@ -385,9 +385,9 @@ pub fn made_up_names_find_nothing<H: Harness>() {
         let ticket = Ticket::from_parts(timer.index(), timer.generation().saturating_add(more));
         assert!(!b.watcher.cancel(ticket) && !b.watcher.abort(source), "{more}");
         assert_eq!(b.watcher.cancel_all(source), 0);
-        assert_eq!(b.watcher.detach(source).unwrap_err(), Reason::Stale);
-        assert_eq!(b.watcher.fd(source).unwrap_err(), Reason::Stale);
-        assert_eq!(b.refuse(Op::read(source)).0, Reason::Stale);
+        assert_eq!(b.watcher.detach(source).unwrap_err(), Refusal::Stale);
+        assert_eq!(b.watcher.fd(source).unwrap_err(), Refusal::Stale);
+        assert_eq!(b.refuse(Op::read(source)).0, Refusal::Stale);
         submitter.cancel(ticket).unwrap();
         submitter.abort(source);
     }
@@ -484,8 +484,8 @@ pub fn requests_that_meet_a_close_end_as_closed<H: Harness>() {
     assert_eq!((counters.in_flight, counters.sources), (0, 0), "{counters:?}");
     on_thread(|| {
         assert!(submitter.is_closed());
-        assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
-        assert_eq!(submitter.post(1, "x").unwrap_err().reason, Reason::Closed);
+        assert_eq!(submitter.submit(Op::nop()).unwrap_err().reason, Refusal::Closed);
+        assert_eq!(submitter.post(1, "x").unwrap_err().reason, Refusal::Closed);
         submitter.abort(here);
     });
 }
@@ -498,7 +498,7 @@ pub fn a_submitter_outlives_its_watcher<H: Harness>() {
     submitter.post(1, alive.clone()).unwrap();
     drop(b);
     assert!(submitter.is_closed());
-    assert_eq!(submitter.wake(1).unwrap_err(), Reason::Closed);
+    assert_eq!(submitter.wake(1).unwrap_err(), Refusal::Closed);
     assert_eq!(std::sync::Arc::strong_count(&alive), 1, "the message was dropped");
 }
 
@@ -518,7 +518,7 @@ pub fn names_are_known_whatever_waits<H: Harness>() {
         nops += 1;
     }
     let reason = b.refuse(Op::read(attached)).0;
-    assert!(matches!(reason, Reason::Full { limit: Limit::Completions, .. }), "{reason:?}");
+    assert!(matches!(reason, Refusal::Full { limit: Limit::Completions, .. }), "{reason:?}");
     assert_eq!(b.watcher.reschedule(timer, Duration::from_secs(9)), Err(reason));
     assert!(b.watcher.cancel(timer), "it has not ended");
     assert!(b.watcher.abort(attached), "it is there");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Reason, Ticket, Watcher};
+use windlass::{Buf, Completions, Done, ErrorKind, Limit, Op, Refusal, Ticket, Watcher};
 
 use crate::common::*;
 
@@ -51,7 +51,7 @@ pub fn a_wait_for_a_stale_ticket_says_so<H: Harness>() {
     b.end(read);
     for ticket in [write, read, timer] {
         let error = b.watcher.wait_for(ticket).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Stale));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Stale));
     }
     // On a closed watcher all operations in flight end, and then no completion is left.
     let read = b.submit(Op::read(here));
@@ -60,7 +60,7 @@ pub fn a_wait_for_a_stale_ticket_says_so<H: Harness>() {
     let c = b.watcher.wait_for(timer).unwrap();
     assert_eq!(c.error_kind(), Some(ErrorKind::Closed));
     let error = b.watcher.wait_for(timer).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
     assert_eq!(b.end(read).error_kind(), Some(ErrorKind::Closed));
 }
 
@@ -111,7 +111,7 @@ pub fn a_wait_for_a_quiet_write_ends_when_it_is_out<H: Harness>() {
     let read = b.submit(Op::read_exact(stuck.peer, room(len), len));
     for ticket in [out, queued] {
         let error = b.watcher.wait_for(ticket).unwrap_err();
-        assert_eq!(Reason::of(&error), Some(Reason::Stale));
+        assert_eq!(Refusal::of(&error), Some(Refusal::Stale));
     }
     assert_eq!(b.watcher.counters().quiet_done, 2);
     expect_written(b.end(stuck.ticket));
@@ -135,9 +135,9 @@ pub fn a_wait_for_one_is_bounded<H: Harness>() {
             Err(refused) => break refused.reason,
         }
     };
-    assert!(matches!(refused, Reason::Full { limit: Limit::Completions, .. }));
+    assert!(matches!(refused, Refusal::Full { limit: Limit::Completions, .. }));
     let error = watcher.wait_for(timer).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(refused));
+    assert_eq!(Refusal::of(&error), Some(refused));
     let mut done = Completions::new();
     // So many are enough for a wait that wants more.
     let got = watcher.wait_at_least(&mut done, usize::MAX, Duration::MAX).unwrap();
@@ -182,7 +182,7 @@ pub fn a_wait_for_a_number_is_one_wait<H: Harness>() {
     watcher.close();
     assert_eq!(watcher.wait_at_least(&mut done, 9, Duration::MAX).unwrap(), 1);
     let error = watcher.wait_at_least(&mut done, 9, Duration::MAX).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
 }
 
 /// Bytes that come piece by piece are waited for together.
@@ -244,8 +244,8 @@ pub fn a_wait_does_not_wait_for_what_it_holds_itself<H: Harness>() {
         match b.watcher.wait_for(read) {
             Ok(c) => held.push(expect_read(c)),
             Err(error) => {
-                let full = Reason::Full { limit: Limit::SwapBytes, count: 2048 };
-                assert_eq!(Reason::of(&error), Some(full));
+                let full = Refusal::Full { limit: Limit::SwapBytes, count: 2048 };
+                assert_eq!(Refusal::of(&error), Some(full));
                 refused.push(read);
             }
         }
@@ -299,8 +299,8 @@ pub fn a_wait_for_an_accept_needs_a_place<H: Harness>() {
     }
     let accepts: Vec<_> = (0..4).map(|_| b.watcher.submit(Op::accept(listener)).unwrap()).collect();
     let error = b.watcher.wait_for(accepts[3]).unwrap_err();
-    let full = Reason::Full { limit: Limit::Sources, count: 3 };
-    assert_eq!(Reason::of(&error), Some(full));
+    let full = Refusal::Full { limit: Limit::Sources, count: 3 };
+    assert_eq!(Refusal::of(&error), Some(full));
     assert_eq!(b.watcher.wait(&mut done).unwrap(), 2);
     done.clear();
     assert_eq!(b.watcher.wait_for(accepts[3]).unwrap().ticket(), accepts[3]);

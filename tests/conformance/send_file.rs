@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Done, ErrorKind, Handle, Op, Reason, Source};
+use windlass::{Done, ErrorKind, Handle, Op, Refusal, Source};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -65,7 +65,7 @@ pub fn ranges_of_a_file_are_sent<H: Harness>() {
             assert_eq!(b.watcher.queued_bytes(here), Ok(0));
         }
         for len in [0, (1 << 31) + 1] {
-            assert_eq!(b.refuse(Op::send_file(here, file, 0, len)).0, Reason::BadCount);
+            assert_eq!(b.refuse(Op::send_file(here, file, 0, len)).0, Refusal::BadCount);
         }
         b.expect_alive(here, there);
     }
@@ -143,7 +143,7 @@ pub fn a_socket_that_goes_meanwhile_is_stale<H: Harness>() {
     let file = std::fs::File::open(directory.at("a")).unwrap();
     let file = submitter.attach(file).unwrap();
     let refused = b.try_submit(Op::send_file(here, file, 0, 100)).unwrap_err();
-    assert_eq!(refused.0, Reason::Stale);
+    assert_eq!(refused.0, Refusal::Stale);
     expect_eof(b.run(Op::read(there)));
     expect_connected(b.end(connect));
     expect_accepted(b.end(accept));
@@ -251,7 +251,7 @@ pub fn blocking_sockets_are_given_back_as_they_were<H: Harness>() {
     expect_same(&got, &pattern(1000, 1));
     // A shared blocking socket would have to become non-blocking for its other users, too.
     let shared = b.watcher.attach_dup(&here).unwrap();
-    assert_eq!(b.refuse(Op::send_file(shared, file, 0, 10)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::send_file(shared, file, 0, 10)).0, Refusal::Unsupported);
     assert!(system::is_blocking(&here));
     b.write(shared, "plain");
     here.set_nonblocking(true).unwrap();

@@ -9,7 +9,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use windlass::net::{ConnectOptions, Keepalive, ListenOptions, SocketOption};
-use windlass::{Address, Builder, Done, ErrorKind, Op, Ready, Reason, Source, SourceKind, Watcher};
+use windlass::{
+    Address, Builder, Done, ErrorKind, Op, Ready, Refusal, Source, SourceKind, Watcher,
+};
 
 use crate::common::*;
 
@@ -193,11 +195,11 @@ pub fn a_connect_in_flight_has_no_name<H: Harness>() {
     for index in (0..64).filter(|&index| index != used.index()) {
         // The names of all places in their first reuse.
         let name = Source::from_parts(index, used.generation());
-        assert_eq!(b.refuse(Op::read(name)).0, Reason::Stale);
-        assert_eq!(b.refuse(Op::read(name).multishot()).0, Reason::Stale);
-        assert_eq!(b.refuse(Op::write(name, "x")).0, Reason::Stale);
-        assert_eq!(b.refuse(Op::close(name)).0, Reason::Stale);
-        assert_eq!(b.watcher.fd(name).unwrap_err(), Reason::Stale);
+        assert_eq!(b.refuse(Op::read(name)).0, Refusal::Stale);
+        assert_eq!(b.refuse(Op::read(name).multishot()).0, Refusal::Stale);
+        assert_eq!(b.refuse(Op::write(name, "x")).0, Refusal::Stale);
+        assert_eq!(b.refuse(Op::close(name)).0, Refusal::Stale);
+        assert_eq!(b.watcher.fd(name).unwrap_err(), Refusal::Stale);
         assert!(b.watcher.local_address(name).is_err());
         assert!(!b.watcher.abort(name));
     }
@@ -219,12 +221,12 @@ pub fn a_unix_connect_waits_for_room<H: Harness>() {
     let listener = UnixListener::from(OwnedFd::from(socket));
     let to = || Address::unix(&path).unwrap();
     let fills = b.submit(Op::connect(to()));
-    let Ok(Done::Connected(filling)) = b.end(fills).result else { panic!("there is room for one") };
+    let Ok(Done::Socket(filling)) = b.end(fills).result else { panic!("there is room for one") };
     let waits = b.submit(Op::connect(to()));
     let expires = b.submit(Op::connect(to()).timeout(Duration::from_millis(20)));
     expect_unmoved(b.end(expires), ErrorKind::Deadline);
     drop(listener.accept().unwrap());
-    assert!(matches!(b.end(waits).result, Ok(Done::Connected(_))));
+    assert!(matches!(b.end(waits).result, Ok(Done::Socket(_))));
     drop(filling);
     b.expect_all_ended();
 }
@@ -339,7 +341,7 @@ pub fn options_are_set_and_inherited<H: Harness>() {
     let never = SocketOption::Keepalive(Some(probes.count(u32::MAX)));
     let refused = b.watcher.set_option(here, never);
     if cfg!(any(target_os = "linux", target_os = "android")) {
-        assert_eq!(refused, Err(Reason::Os(libc::EINVAL)));
+        assert_eq!(refused, Err(Refusal::Os(libc::EINVAL)));
         assert_eq!(keepalive(&mut b), (false, None));
     }
     #[cfg(unix)]
@@ -347,7 +349,7 @@ pub fn options_are_set_and_inherited<H: Harness>() {
         let (unix, _other) = UnixStream::pair().unwrap();
         let unix = b.watcher.attach(unix).unwrap();
         let refused = b.watcher.set_option(unix, SocketOption::Keepalive(Some(probes)));
-        assert!(matches!(refused, Err(Reason::Os(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Refusal::Os(_))), "{refused:?}");
     }
 }
 
@@ -402,9 +404,9 @@ pub fn the_names_of_another_watcher_are_stale<H: Harness>() {
     let resting = other.submit(Op::read(theirs));
     let timers = [(); 4].map(|()| b.submit(Op::timer(Duration::from_secs(60))));
     let placed = other.submit(Op::timer(Duration::from_secs(60)));
-    assert_eq!(b.refuse(Op::write(theirs, "to another peer")).0, Reason::Stale);
-    assert_eq!(b.watcher.fd(theirs).unwrap_err(), Reason::Stale);
-    assert_eq!(b.watcher.detach(theirs).unwrap_err(), Reason::Stale);
+    assert_eq!(b.refuse(Op::write(theirs, "to another peer")).0, Refusal::Stale);
+    assert_eq!(b.watcher.fd(theirs).unwrap_err(), Refusal::Stale);
+    assert_eq!(b.watcher.detach(theirs).unwrap_err(), Refusal::Stale);
     assert!(!b.watcher.abort(theirs) && b.watcher.cancel_all(theirs) == 0);
     assert!(!b.watcher.cancel(resting) && !b.watcher.cancel(placed));
     let submitter = b.submitter();
@@ -432,7 +434,7 @@ pub fn a_refused_listen_leaves_no_path<H: Harness>() {
     b.watcher.abort(listener);
     b.watcher.close();
     let closed = listen(&mut b, "third");
-    assert_eq!(closed, std::io::Error::from(Reason::Closed).to_string());
+    assert_eq!(closed, std::io::Error::from(Refusal::Closed).to_string());
 }
 
 /// A blocking listener that other code shares cannot be accepted from without blocking.
@@ -442,7 +444,7 @@ pub fn a_shared_blocking_listener_is_refused<H: Harness>() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let source = b.watcher.attach_dup(&listener).unwrap();
     let (reason, _) = b.refuse(Op::accept(source));
-    assert_eq!(reason, Reason::Unsupported);
+    assert_eq!(reason, Refusal::Unsupported);
     assert!(system::is_blocking(&listener));
     // It can be waited for, and closed.
     let poll = b.submit(Op::poll(source, Ready::READABLE));
@@ -718,7 +720,7 @@ pub fn a_unix_source_connects_when_the_backlog_has_room<H: Harness>() {
     }
     let c = b.end(connect);
     assert_eq!(c.source, here);
-    assert!(matches!(c.result, Ok(Done::ConnectedTo(ref to)) if *to == at), "{c:?}");
+    assert!(matches!(c.result, Ok(Done::Connected(ref to)) if *to == at), "{c:?}");
     expect_written(b.end(write));
     let there = b.watcher.attach(there.expect("the last one")).unwrap();
     assert_eq!(b.read_exact(there, 5), b"hello");

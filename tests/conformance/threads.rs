@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use windlass::{Completions, Done, Op, Reason, Watcher};
+use windlass::{Completions, Done, Op, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -376,5 +376,5 @@ pub fn binding_the_loop_takes_no_place<H: Harness>() {
     b.expect_alive(here, there);
     b.watcher.close();
     let error = b.watcher.set_affinity(0).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
 }

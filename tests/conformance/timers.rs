@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass::driver::OpCode;
-use windlass::{Done, ErrorKind, Op, Ready, Reason};
+use windlass::{Done, ErrorKind, Op, Ready, Refusal};
 
 use crate::common::*;
 
@@ -179,7 +179,7 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
     expect_timer(b.end(later));
     assert!(b.watcher.now() >= at);
     for ticket in [sooner, later] {
-        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Refusal::Stale));
     }
     // Deadlines: moved away, moved near, and the first one of an operation that had none.
     for op in [
@@ -197,7 +197,7 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
         b.watcher.reschedule(ticket, soon).unwrap();
         expect_unmoved(b.end(ticket), ErrorKind::Deadline);
         assert!(b.watcher.now() >= start + 3 * soon);
-        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Refusal::Stale));
     }
     // An operation that ended before its deadline is stale, as is one that ended at submission.
     let ticket = b.submit(Op::read(here).timeout(late));
@@ -205,7 +205,7 @@ pub fn timers_and_deadlines_can_be_moved<H: Harness>() {
     assert_eq!(&*expect_read(b.end(ticket)), b"x");
     let nop = b.submit(Op::nop());
     for ticket in [ticket, nop, windlass::Ticket::NONE] {
-        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Refusal::Stale));
     }
     b.end(nop);
     b.expect_alive(here, there);
@@ -373,7 +373,7 @@ pub fn every_operation_in_flight_can_be_rescheduled<H: Harness>() {
         b.watcher.reschedule(ticket, soon).unwrap();
         expect_unmoved(b.end(ticket), ErrorKind::Deadline);
         assert!(b.watcher.now() >= start + soon, "{code:?} is early");
-        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Reason::Stale));
+        assert_eq!(b.watcher.reschedule(ticket, soon), Err(Refusal::Stale));
     }
     // The write that the others waited for, in part.
     b.watcher.reschedule(stuck.ticket, soon).unwrap();
@@ -412,7 +412,7 @@ pub fn a_rescheduled_read_stays_what_it_was<H: Harness>() {
     expect_unmoved(b.end(fourth), ErrorKind::Cancelled);
     b.write(there, "a");
     assert_eq!(&*expect_read(b.end(first)), b"a");
-    assert_eq!(b.watcher.reschedule(first, late), Err(Reason::Stale));
+    assert_eq!(b.watcher.reschedule(first, late), Err(Refusal::Stale));
     b.write(there, "bcd");
     assert_eq!(&*expect_read(b.end(second)), b"bcd");
     b.write(there, "e");
@@ -420,7 +420,7 @@ pub fn a_rescheduled_read_stays_what_it_was<H: Harness>() {
     // Its end with its source, and at the end of the file.
     let read = b.submit(Op::read(here));
     b.watcher.reschedule(read, late).unwrap();
-    assert_eq!(b.watcher.detach(here).err(), Some(Reason::Busy));
+    assert_eq!(b.watcher.detach(here).err(), Some(Refusal::Busy));
     assert_eq!(b.watcher.cancel_all(here), 1);
     expect_unmoved(b.end(read), ErrorKind::Cancelled);
     let read = b.submit(Op::read(here));
@@ -473,7 +473,7 @@ pub fn a_deadline_can_be_moved_to_an_instant_that_has_passed<H: Harness>() {
     let ticket = b.submit(Op::read_exact(here, room(1), 1));
     // Where the data is taken at submission, the operation has ended.
     let answer = b.watcher.reschedule_at(ticket, past);
-    assert!(matches!(answer, Ok(()) | Err(Reason::Stale)));
+    assert!(matches!(answer, Ok(()) | Err(Refusal::Stale)));
     assert_eq!(&*expect_read(b.end(ticket)), b"x");
     b.expect_all_ended();
 }
@@ -500,7 +500,7 @@ pub fn deadlines_can_be_moved_from_elsewhere<H: Harness>() {
     }
     b.expect_alive(here, there);
     b.watcher.close();
-    assert_eq!(submitter.reschedule(read, late), Err(Reason::Closed));
+    assert_eq!(submitter.reschedule(read, late), Err(Refusal::Closed));
 }
 
 fn expect_owned(c: windlass::Completion, source: windlass::Source) {
@@ -546,7 +546,7 @@ pub fn a_timer_ends_with_its_owner<H: Harness>() {
     let (here, there) = b.pair();
     let owned = || Op::timer(late).owned_by(here);
     let timers = [b.submit(owned()), b.submit(owned().timeout(late)), b.submit(owned())];
-    assert_eq!(b.watcher.detach(here).err(), Some(Reason::Busy));
+    assert_eq!(b.watcher.detach(here).err(), Some(Refusal::Busy));
     assert_eq!(b.watcher.cancel_all(here), 3);
     for timer in timers {
         expect_unmoved(b.end(timer), ErrorKind::Cancelled);
@@ -560,7 +560,7 @@ pub fn a_timer_ends_with_its_owner<H: Harness>() {
     // The owner must be there.
     for gone in [here, windlass::Source::from_parts(77, here.generation())] {
         let (reason, op) = b.refuse(Op::timer(late).owned_by(gone));
-        assert_eq!((reason, op.source()), (Reason::Stale, gone));
+        assert_eq!((reason, op.source()), (Refusal::Stale, gone));
     }
     let timer = b.submit(Op::timer(late).owned_by(there));
     let other = b.submit(Op::timer(late));

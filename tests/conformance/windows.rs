@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use windlass::fd::{AsFd, OwnedFd};
 use windlass::fs::{Access, CopyOptions, FileKind, FileRef, Metadata, OpenOptions};
 use windlass::net::ListenOptions;
-use windlass::{Address, Completion, Done, DriverKind, Op, Ready, Reason, Watcher};
+use windlass::{Address, Completion, Done, DriverKind, Op, Ready, Refusal, Watcher};
 
 use crate::common::files::*;
 use crate::common::*;
@@ -17,8 +17,8 @@ pub fn what_there_is_not_is_refused<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
     let passed = vec![OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap())];
-    assert_eq!(b.refuse(Op::send_descriptors(here, "x", passed)).0, Reason::Unsupported);
-    assert_eq!(b.refuse(Op::recv_descriptors(here)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::send_descriptors(here, "x", passed)).0, Refusal::Unsupported);
+    assert_eq!(b.refuse(Op::recv_descriptors(here)).0, Refusal::Unsupported);
     let unix = Address::unix("C:/socket").unwrap();
     let connect = b.submit(Op::connect(unix.clone()));
     expect_errno(b.end(connect), &[libc::EAFNOSUPPORT]);
@@ -26,18 +26,18 @@ pub fn what_there_is_not_is_refused<H: Harness>() {
     let shared = ListenOptions::default().reuse_port(true);
     let error = b.watcher.listen_with(H::address(), shared).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
-    assert_eq!(b.watcher.pollable().unwrap_err(), Reason::Unsupported);
+    assert_eq!(b.watcher.pollable().unwrap_err(), Refusal::Unsupported);
     // SIGINT and SIGTERM; this process.
-    assert_eq!(b.watcher.signals(&[2, 15]), Err(Reason::Unsupported));
-    assert_eq!(b.watcher.child(std::process::id()), Err(Reason::Unsupported));
+    assert_eq!(b.watcher.signals(&[2, 15]), Err(Refusal::Unsupported));
+    assert_eq!(b.watcher.child(std::process::id()), Err(Refusal::Unsupported));
     for op in [Op::signal(here), Op::child_exit(here)] {
-        assert_eq!(b.refuse(op).0, Reason::Unsupported);
+        assert_eq!(b.refuse(op).0, Refusal::Unsupported);
     }
     // A pipe's handle is no file and no socket.
     let (reader, _writer) = std::io::pipe().unwrap();
     let pipe = b.watcher.attach(std::os::windows::io::OwnedHandle::from(reader)).unwrap();
     for op in [Op::read(pipe), Op::write(pipe, "x"), Op::poll(pipe, Ready::READABLE)] {
-        assert_eq!(b.refuse(op).0, Reason::Unsupported);
+        assert_eq!(b.refuse(op).0, Refusal::Unsupported);
     }
     assert!(b.watcher.abort(pipe));
     let direct = OpenOptions::new().read(true).direct(true);
@@ -55,7 +55,7 @@ pub fn shared_sockets_are_refused<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = system::tcp_pair();
     let source = b.watcher.attach_dup(&here).unwrap();
-    assert_eq!(b.refuse(Op::read(source)).0, Reason::Unsupported);
+    assert_eq!(b.refuse(Op::read(source)).0, Refusal::Unsupported);
     b.expect_all_ended();
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass::driver::Driver;
 use windlass::fs::{CopyOptions, OpenOptions};
 use windlass::{
-    AlignedBuf, Buf, Completions, Done, ErrorKind, Op, Reason, Source, Ticket, Watcher,
+    AlignedBuf, Buf, Completions, Done, ErrorKind, Op, Refusal, Source, Ticket, Watcher,
 };
 
 use crate::common::files::*;
@@ -67,7 +67,7 @@ pub fn begun_work_is_late_and_keeps_its_buffer<H: Harness>() {
         }
         b.look();
         assert!(b.is_open(held.write));
-        assert_eq!(b.watcher.detach(held.file).unwrap_err(), Reason::Busy);
+        assert_eq!(b.watcher.detach(held.file).unwrap_err(), Refusal::Busy);
         let file = held.file;
         expect_late(&mut b, held, &path, ends.starts_with("cancel"));
         // The source is as usable as before.
@@ -104,15 +104,15 @@ pub fn an_aborted_file_closes_when_its_work_has_ended<H: Harness>() {
     assert!(b.watcher.abort(held.file));
     assert!(!b.watcher.abort(held.file), "it is stale now");
     assert_eq!(b.watcher.cancel_all(held.file), 0);
-    assert_eq!(b.watcher.fd(held.file).err(), Some(Reason::Stale));
-    assert_eq!(b.watcher.detach(held.file).unwrap_err(), Reason::Stale);
+    assert_eq!(b.watcher.fd(held.file).err(), Some(Refusal::Stale));
+    assert_eq!(b.watcher.detach(held.file).unwrap_err(), Refusal::Stale);
     for op in [
         Op::read_at(held.file, room(9), 0),
         Op::sync_all(held.file),
         Op::metadata(held.file),
         Op::close(held.file),
     ] {
-        assert_eq!(b.refuse(op).0, Reason::Stale);
+        assert_eq!(b.refuse(op).0, Refusal::Stale);
     }
     b.look();
     assert!(b.is_open(held.write));
@@ -134,7 +134,7 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
             "deadline" => b.submit(close.timeout(Duration::from_millis(1))),
             _ => b.submit(close),
         };
-        assert_eq!(b.refuse(Op::sync_all(held.file)).0, Reason::Stale);
+        assert_eq!(b.refuse(Op::sync_all(held.file)).0, Refusal::Stale);
         b.pass(Duration::from_millis(3));
         assert!(b.is_open(held.write) && is_held(&path));
         let file = held.file;
@@ -171,7 +171,7 @@ pub fn an_aborted_file_with_work_is_sent_no_more<H: Harness>() {
     let (here, there) = b.pair();
     let Some(held) = begun(&mut b, &path) else { return };
     assert!(b.watcher.abort(held.file));
-    assert_eq!(b.refuse(Op::send_file(here, held.file, 0, 9)).0, Reason::Stale);
+    assert_eq!(b.refuse(Op::send_file(here, held.file, 0, 9)).0, Refusal::Stale);
     expect_late(&mut b, held, &path, true);
     b.expect_alive(here, there);
 }
@@ -200,7 +200,7 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     let mut done = Completions::new();
     assert_eq!(b.watcher.try_wait(&mut done).unwrap(), 0);
     assert_eq!(b.watcher.wait_timeout(&mut done, Duration::from_millis(5)).unwrap(), 0);
-    assert!(b.watcher.submit(Op::run(|| 1)).is_err_and(|e| e.reason == Reason::Closed));
+    assert!(b.watcher.submit(Op::run(|| 1)).is_err_and(|e| e.reason == Refusal::Closed));
     assert!(is_held(&path));
     drop(gate);
     let c = b.end(job);
@@ -209,7 +209,7 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     expect_late(&mut b, held, &path, true);
     assert!(!is_held(&path) && !directory.at("made").exists());
     let error = b.watcher.wait(&mut done).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
     let counters = b.watcher.counters();
     assert_eq!((counters.in_flight, counters.sources), (0, 0));
     assert_eq!(counters.submitted, counters.completed);

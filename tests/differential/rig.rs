@@ -134,7 +134,7 @@ impl<W: World> Rig<W> {
             let accept = self.start(Op::accept(listener), SETUP);
             let connect = self.start(Op::connect(at), SETUP);
             let ends = [connect, accept].map(|ticket| match self.end(ticket).result {
-                Ok(Done::Connected(socket) | Done::Accepted(socket)) => {
+                Ok(Done::Socket(socket) | Done::Accepted(socket)) => {
                     self.watcher.attach(socket).expect("room")
                 }
                 other => panic!("{other:?}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use windlass::driver::OpCode;
 use windlass::fs::FileKind;
-use windlass::{ErrorKind, Reason};
+use windlass::{ErrorKind, Refusal};
 
 /// One step, and the way on which its operations come.
 #[derive(Clone, Debug)]
@@ -246,7 +246,7 @@ pub enum Seen {
         bytes: usize,
         sum: u64,
     },
-    Answer(Result<(), Reason>),
+    Answer(Result<(), Refusal>),
     /// The attributes of a file that no system chooses.
     File {
         len: u64,

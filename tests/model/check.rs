@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
-use windlass::{Buf, Completion, Completions, Done, ErrorKind, Handle, Ready, Reason, Source};
+use windlass::{Buf, Completion, Completions, Done, ErrorKind, Handle, Ready, Refusal, Source};
 
 use super::files::is_work;
 use super::state::*;
@@ -39,7 +39,7 @@ impl<W: World> Model<W> {
         let count = match answer {
             Ok(count) => count,
             Err(error) => {
-                assert_eq!(Reason::of(&error), Some(Reason::Closed), "{error}");
+                assert_eq!(Refusal::of(&error), Some(Refusal::Closed), "{error}");
                 assert!(self.closed, "not closed");
                 self.settle_quiet();
                 assert!(self.pending().next().is_none(), "closed, but not drained");
@@ -337,7 +337,7 @@ impl<W: World> Model<W> {
                 *bytes as usize == record.payload.len() && same(buf, &record.payload)
             }
             (OpCode::Accept, Ok(Done::Accepted(_))) => c.has_more() == record.multishot,
-            (OpCode::Connect, Ok(Done::Connected(_))) => record.target.is_some(),
+            (OpCode::Connect, Ok(Done::Socket(_))) => record.target.is_some(),
             (OpCode::Shutdown, Ok(Done::Shutdown)) => true,
             (OpCode::Close, Ok(Done::Closed)) => true,
             (OpCode::Poll, Ok(Done::Ready(ready))) => {
@@ -553,7 +553,7 @@ impl<W: World> Model<W> {
                 self.check_vec(index, buf);
             }
             Ok(Done::Accepted(handle)) => self.connected(handle, 1),
-            Ok(Done::Connected(handle)) => self.connected(handle, 0),
+            Ok(Done::Socket(handle)) => self.connected(handle, 0),
             Ok(Done::Opened(handle)) => self.opened(index, handle),
             Ok(Done::Returned(value)) => {
                 let token: u64 = value.downcast().expect("a number");

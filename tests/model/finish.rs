@@ -173,7 +173,7 @@ impl<W: World> Model<W> {
             self.watcher.close();
         }
         let refused = self.watcher.submit(windlass::Op::nop()).expect_err("it is closed");
-        assert_eq!(refused.reason, windlass::Reason::Closed);
+        assert_eq!(refused.reason, windlass::Refusal::Closed);
         self.check_streams();
         self.check_files();
     }

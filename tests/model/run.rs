@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass::{Address, Buf, Handle, Limit, Op, Ready, Reason, Source};
+use windlass::{Address, Buf, Handle, Limit, Op, Ready, Refusal, Source};
 
 use super::files::Work;
 use super::state::*;
@@ -297,7 +297,7 @@ impl<W: World> Model<W> {
                 let near = counters.sources + self.limits.reserve as u64 >= limit
                     || self.may_linger() && counters.free_sources == 0;
                 let right = match rejected.reason {
-                    Reason::Closed => self.closed,
+                    Refusal::Closed => self.closed,
                     reason => full(reason, Limit::Sources).is_some() && near && !self.closed,
                 };
                 assert!(right, "attach was refused: {:?}; {counters:?}", rejected.reason);
@@ -317,7 +317,7 @@ impl<W: World> Model<W> {
                 let reason = rejected.reason;
                 let few = self.limits.sources < 1000;
                 let right = match reason {
-                    Reason::Closed => self.closed,
+                    Refusal::Closed => self.closed,
                     _ if full(reason, Limit::RemoteQueue).is_some() => {
                         self.taken += 1;
                         self.may_be_full()
@@ -343,9 +343,9 @@ impl<W: World> Model<W> {
                 self.ports[port].address = Some(address);
             }
             Err(error) => {
-                let reason = Reason::of(&error).expect("a reason");
-                assert!(reason == Reason::Closed || full(reason, Limit::Sources).is_some());
-                assert_eq!(reason == Reason::Closed, self.closed);
+                let reason = Refusal::of(&error).expect("a reason");
+                assert!(reason == Refusal::Closed || full(reason, Limit::Sources).is_some());
+                assert_eq!(reason == Refusal::Closed, self.closed);
             }
         }
     }
@@ -389,9 +389,9 @@ impl<W: World> Model<W> {
                     self.count("idle timeouts set");
                 }
             }
-            Err(Reason::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
-            Err(Reason::Unsupported) => assert!(self.ports[port].stream.is_none()),
-            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+            Err(Refusal::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
+            Err(Refusal::Unsupported) => assert!(self.ports[port].stream.is_none()),
+            Err(reason) => assert!(reason == Refusal::Closed && self.closed, "{reason:?}"),
         }
     }
 
@@ -432,11 +432,11 @@ impl<W: World> Model<W> {
                 record.timeout = Some(timeout.unwrap_or_default());
                 self.count("rescheduled");
             }
-            Err(Reason::Stale) => {
+            Err(Refusal::Stale) => {
                 let asked = record.cancelled_at.is_some() || ends || goes_on;
                 record.due_now |= record.ended.is_none() && !asked;
             }
-            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+            Err(reason) => assert!(reason == Refusal::Closed && self.closed, "{reason:?}"),
         }
     }
 
@@ -461,23 +461,23 @@ impl<W: World> Model<W> {
         let source = self.ports[port].source;
         let room = |len: usize| Vec::<u8>::with_capacity(len);
         let (op, reason) = match which % 17 {
-            0 => (Op::read_into(source, "static"), Reason::EmptyBuffer),
-            1 => (Op::read_into(source, room(0)), Reason::EmptyBuffer),
-            2 => (Op::read_exact(source, room(8), 9), Reason::BadCount),
-            3 => (Op::read_exact(source, room(8), 0), Reason::BadCount),
-            4 => (Op::read_vectored(source, vec![]), Reason::EmptyBuffer),
-            5 => (Op::read(source), Reason::Unsupported),
-            6 => (Op::accept(source), Reason::Unsupported),
-            7 => (Op::write(Source::NONE, vec![7; 7]), Reason::Stale),
-            8 => (Op::recv_from(source), Reason::Unsupported),
-            9 => (Op::send_to(source, vec![7; 7], self.world.nowhere()), Reason::Unsupported),
-            10 => (Op::read_vectored(source, vec![room(0), room(0)]), Reason::EmptyBuffer),
-            11 => (Op::read_at(source, room(8), 0), Reason::Unsupported),
-            12 => (Op::set_len(source, 1), Reason::Unsupported),
-            13 => (Op::write_at(source, vec![7; 7], 0), Reason::Unsupported),
-            14 => (Op::write_at(source, room(8), 0), Reason::EmptyBuffer),
-            15 => (Op::read(source), Reason::Unsupported),
-            _ => (Op::read_exact(source, "static", 3), Reason::BadCount),
+            0 => (Op::read_into(source, "static"), Refusal::EmptyBuffer),
+            1 => (Op::read_into(source, room(0)), Refusal::EmptyBuffer),
+            2 => (Op::read_exact(source, room(8), 9), Refusal::BadCount),
+            3 => (Op::read_exact(source, room(8), 0), Refusal::BadCount),
+            4 => (Op::read_vectored(source, vec![]), Refusal::EmptyBuffer),
+            5 => (Op::read(source), Refusal::Unsupported),
+            6 => (Op::accept(source), Refusal::Unsupported),
+            7 => (Op::write(Source::NONE, vec![7; 7]), Refusal::Stale),
+            8 => (Op::recv_from(source), Refusal::Unsupported),
+            9 => (Op::send_to(source, vec![7; 7], self.world.nowhere()), Refusal::Unsupported),
+            10 => (Op::read_vectored(source, vec![room(0), room(0)]), Refusal::EmptyBuffer),
+            11 => (Op::read_at(source, room(8), 0), Refusal::Unsupported),
+            12 => (Op::set_len(source, 1), Refusal::Unsupported),
+            13 => (Op::write_at(source, vec![7; 7], 0), Refusal::Unsupported),
+            14 => (Op::write_at(source, room(8), 0), Refusal::EmptyBuffer),
+            15 => (Op::read(source), Refusal::Unsupported),
+            _ => (Op::read_exact(source, "static", 3), Refusal::BadCount),
         };
         if self.ports[port].reserved && op.source() == source {
             self.flush();
@@ -486,10 +486,10 @@ impl<W: World> Model<W> {
         let refused = self.watcher.submit(op).expect_err("it cannot be accepted");
         assert_eq!(Memory::of(refused.value.buf()), memory, "other memory came back");
         let reason = match refused.value.source() {
-            _ if self.closed => Reason::Closed,
-            Source::NONE => Reason::Stale,
-            _ if self.ports[port].aborted => Reason::Stale,
-            _ if refused.reason == Reason::Stale && self.is_closing(port) => Reason::Stale,
+            _ if self.closed => Refusal::Closed,
+            Source::NONE => Refusal::Stale,
+            _ if self.ports[port].aborted => Refusal::Stale,
+            _ if refused.reason == Refusal::Stale && self.is_closing(port) => Refusal::Stale,
             _ => reason,
         };
         assert_eq!(refused.reason, reason);
@@ -546,9 +546,9 @@ impl<W: World> Model<W> {
                 let source = self.watcher.attach(handle).expect("its place is vacant");
                 self.ports[port].source = source;
             }
-            Err(Reason::Busy) => assert!(!pending.is_empty(), "nothing is in flight"),
-            Err(Reason::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
-            Err(reason) => assert!(reason == Reason::Closed && self.closed, "{reason:?}"),
+            Err(Refusal::Busy) => assert!(!pending.is_empty(), "nothing is in flight"),
+            Err(Refusal::Stale) => assert!(self.ports[port].aborted || self.is_closing(port)),
+            Err(reason) => assert!(reason == Refusal::Closed && self.closed, "{reason:?}"),
         }
     }
 
@@ -573,7 +573,7 @@ impl<W: World> Model<W> {
                 }
                 Err(reason) => {
                     let right = if self.closed {
-                        reason == Reason::Closed
+                        reason == Refusal::Closed
                     } else {
                         full(reason, Limit::RemoteQueue).is_some() && may_be_full
                     };
@@ -656,7 +656,7 @@ impl<W: World> Model<W> {
                     self.posted.push_back(token);
                     self.requests.push_back(Request::Post);
                 }
-                Err(Reason::Closed) => assert!(self.closed),
+                Err(Refusal::Closed) => assert!(self.closed),
                 Err(reason) => assert!(full(reason, Limit::RemoteQueue).is_some() && may_be_full),
             }
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
-use windlass::{Limit, Op, Reason, Rejected, Submitter, Ticket};
+use windlass::{Limit, Op, Refusal, Refused, Submitter, Ticket};
 
 use super::files::{Work, is_work};
 use super::state::*;
@@ -93,9 +93,9 @@ impl Sort {
     }
 }
 
-pub fn full(reason: Reason, limit: Limit) -> Option<u32> {
+pub fn full(reason: Refusal, limit: Limit) -> Option<u32> {
     match reason {
-        Reason::Full { limit: which, count } if which == limit => Some(count),
+        Refusal::Full { limit: which, count } if which == limit => Some(count),
         _ => None,
     }
 }
@@ -245,7 +245,7 @@ impl<W: World> Model<W> {
     }
 
     /// Checks that a refused operation comes back unchanged.
-    fn check_rejected(&mut self, rejected: &Rejected<Op>, record: &Record) {
+    fn check_rejected(&mut self, rejected: &Refused<Op>, record: &Record) {
         let (back, reason) = (&rejected.value, rejected.reason);
         assert_eq!(back.code(), record.code, "another operation came back");
         assert_eq!(back.source(), record.source);
@@ -255,15 +255,15 @@ impl<W: World> Model<W> {
     }
 
     /// Checks that the model knows a cause for the reason of a refusal.
-    fn check_refusal(&mut self, reason: Reason, code: OpCode, port: Option<usize>, remote: bool) {
+    fn check_refusal(&mut self, reason: Refusal, code: OpCode, port: Option<usize>, remote: bool) {
         let counters = self.watcher.counters();
         let limits = &self.limits;
         let reserve = limits.reserve as u64;
         // A reserve that met a full table is filled after a thread has asked it in vain.
         let few_left = limits.operations < 1000 || limits.sources < 1000;
         let right = match reason {
-            Reason::Closed => self.closed,
-            Reason::Stale => {
+            Refusal::Closed => self.closed,
+            Refusal::Stale => {
                 let gone = |port: usize| self.ports[port].aborted || self.is_closing(port);
                 !remote && port.is_some_and(gone)
             }

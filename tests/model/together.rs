@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use windlass::{Completions, Done, ErrorKind, Limit, Op, Ready, Rejected};
+use windlass::{Completions, Done, ErrorKind, Limit, Op, Ready, Refused};
 use windlass::{Submitter, Ticket};
 
 use super::state::*;
@@ -29,7 +29,7 @@ struct Planned {
 }
 
 /// The ticket, and whether a cancel was accepted.
-type Accepted = Result<(Ticket, bool), Rejected<Op>>;
+type Accepted = Result<(Ticket, bool), Refused<Op>>;
 
 fn work(submitter: &Submitter, planned: Vec<Planned>) -> Vec<Accepted> {
     let submit = |Planned { op, waits, cancels, message }| {
@@ -190,7 +190,7 @@ impl<W: World> Model<W> {
                 self.ops.push(record);
                 self.enter(index);
             }
-            Err(Rejected { value, reason }) => {
+            Err(Refused { value, reason }) => {
                 assert_eq!(Memory::of(value.buf()), record.memory, "other memory came back");
                 let limits = &self.limits;
                 let right = full(reason, Limit::RemoteQueue) == Some(limits.queue as u32)

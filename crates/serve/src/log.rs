@@ -39,7 +39,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use windlass::net::SocketOption;
-use windlass::{Address, ErrorKind, Reason};
+use windlass::{Address, ErrorKind, Refusal as Reason};
 
 use crate::engine::{Cause, Id, JobError, Phase};
 

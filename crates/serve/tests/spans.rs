@@ -16,7 +16,7 @@ use tracing::{Dispatch, Event, Metadata};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};
 use windlass::{
-    Completion, Completions, ErrorKind, Op, Reason, Source, SourceKind, Ticket, Watcher,
+    Completion, Completions, ErrorKind, Op, Refusal, Source, SourceKind, Ticket, Watcher,
 };
 use windlass_serve::log::{Traced, TracedSubmitter};
 use windlass_serve::{Action, Conn, Handler, Server};
@@ -249,7 +249,7 @@ fn every_end_of_an_operation_ends_its_span<T: Harness>() {
         assert!(aborted.iter().all(|ticket| spans.of(*ticket).ended("Aborted")));
         let before = spans.all().len();
         let refused = b.watcher.submit(Op::read(there)).unwrap_err();
-        assert_eq!((refused.reason, spans.all().len()), (Reason::Stale, before));
+        assert_eq!((refused.reason, spans.all().len()), (Refusal::Stale, before));
         let closed = b.submit(Op::timer(Duration::from_secs(9999)));
         b.watcher.close();
         b.end(closed);
@@ -333,7 +333,7 @@ fn operations_of_other_threads_have_spans<T: Harness>() {
         // After the loop, a submission is refused.
         let traced = b.submitter();
         drop(b);
-        assert_eq!(traced.submit(Op::nop()).unwrap_err().reason, Reason::Closed);
+        assert_eq!(traced.submit(Op::nop()).unwrap_err().reason, Refusal::Closed);
         assert_eq!((spans.open(), spans.all().len() - before), (0, 24));
     });
 }

@@ -30,7 +30,7 @@ use crate::sys::aio::{Aio, AioCounters, NOWAIT};
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::file_request::{self, EngineRequest, is_batch};
 use crate::words::clock;
-use crate::words::error::{Limit, Reason, Rejected};
+use crate::words::error::{Limit, Refusal, Refused};
 use crate::words::source::Ticket;
 use owned::Owned;
 pub(crate) use store::Raw;
@@ -112,7 +112,7 @@ const MOST_DEPTH: u32 = 1 << 20;
 /// is never used again.
 ///
 /// After fork(2) the child can only drop its copy, which ends nothing of the parent's:
-/// [`Reason::Forked`].
+/// [`Refusal::Forked`].
 ///
 /// # Platform
 ///
@@ -141,7 +141,7 @@ impl AioFiles {
     /// one takes `depth`, but at least 32, until it is dropped.
     ///
     /// # Errors
-    /// `InvalidInput` for a depth out of range. [`Reason::of`] has the errno of the others:
+    /// `InvalidInput` for a depth out of range. [`Refusal::of`] has the errno of the others:
     /// `EAGAIN` when `fs.aio-max-nr` has no such room (the message says how much is used), `ENOSYS`
     /// on a kernel without Linux AIO, `EPERM` or `EACCES` when a filter of system calls (seccomp)
     /// denies it, `EMFILE`, `ENFILE`, `ENOMEM`.
@@ -215,9 +215,9 @@ impl<S: Store> AioFiles<S> {
 
     /// Why no request is accepted now.
     #[cold]
-    fn why_full(&self) -> Reason {
-        let full = Reason::Full { limit: Limit::Depth, count: self.aio.entries() };
-        self.store.check().err().and_then(|error| Reason::of(&error)).unwrap_or(full)
+    fn why_full(&self) -> Refusal {
+        let full = Refusal::Full { limit: Limit::Depth, count: self.aio.entries() };
+        self.store.check().err().and_then(|error| Refusal::of(&error)).unwrap_or(full)
     }
 
     /// Submits the requests that are held back, and takes the completions that are there.
@@ -262,10 +262,10 @@ impl<S: Store> Submit for AioFiles<S> {
     /// Accepts a request. Never waits for a disk.
     ///
     /// # Errors
-    /// The request comes back with its buffer and its file: [`Reason::Full`] with
-    /// [`Limit::Depth`] when `depth` requests are not delivered yet, [`Reason::EmptyBuffer`] for a
-    /// read without room, [`Reason::TooLong`] for one with more than `i32::MAX` bytes,
-    /// [`Reason::Unsupported`] for one into a list of buffers, [`Reason::Forked`].
+    /// The request comes back with its buffer and its file: [`Refusal::Full`] with
+    /// [`Limit::Depth`] when `depth` requests are not delivered yet, [`Refusal::EmptyBuffer`] for a
+    /// read without room, [`Refusal::TooLong`] for one with more than `i32::MAX` bytes,
+    /// [`Refusal::Unsupported`] for one into a list of buffers, [`Refusal::Forked`].
     ///
     /// What the kernel refuses is the error of a completion: `EBADF` (the file is not open for
     /// reading), `EISDIR` or `EINVAL` (a directory; memory, length or offset not aligned for
@@ -273,9 +273,9 @@ impl<S: Store> Submit for AioFiles<S> {
     /// to wait), `EOPNOTSUPP` (the file cannot be read without waiting), `ESPIPE` (an offset in a
     /// socket), `EIO`, `EPERM` or `ENOSYS` (a filter that was loaded meanwhile).
     #[inline(always)]
-    fn submit(&mut self, op: S::Op) -> Result<Ticket, Rejected<S::Op>> {
+    fn submit(&mut self, op: S::Op) -> Result<Ticket, Refused<S::Op>> {
         if !self.aio.has_room() {
-            return Err(Rejected { value: op, reason: self.why_full() });
+            return Err(Refused { value: op, reason: self.why_full() });
         }
         let (ticket, request) = self.store.keep(op)?;
         let syncs = matches!(request.code, file_request::Code::Fsync | file_request::Code::Fdsync);
@@ -310,7 +310,7 @@ impl<S: Store> Complete for AioFiles<S> {
     /// for ever with nothing in flight answers 0 at once: nothing could end it.
     ///
     /// # Errors
-    /// [`Reason::Forked`] in a child process; `ENOMEM` of ppoll(2).
+    /// [`Refusal::Forked`] in a child process; `ENOMEM` of ppoll(2).
     #[inline]
     fn complete(&mut self, wait: Wait, out: &mut Completions<S::Item>) -> io::Result<usize> {
         self.store.check()?;

@@ -23,7 +23,7 @@ use crate::sys::aio::{Aio, EngineRequest, FileCompletion};
 use crate::sys::fd::{AsRawFd, OwnedFd};
 use crate::sys::{file_request, fork};
 use crate::words::clock;
-use crate::words::error::{Error, ErrorKind, Limit, Reason, Rejected};
+use crate::words::error::{Error, ErrorKind, Limit, Refusal, Refused};
 use crate::words::source::{Source, Ticket};
 use crate::words::table::{self, Entry, NIL, Table, VACANT, entry_in_fields};
 
@@ -67,22 +67,22 @@ impl Owned {
         self.table.len() as usize
     }
 
-    fn check_fork(&self) -> Result<(), Reason> {
-        if self.forks == fork::generation() { Ok(()) } else { Err(Reason::Forked) }
+    fn check_fork(&self) -> Result<(), Refusal> {
+        if self.forks == fork::generation() { Ok(()) } else { Err(Refusal::Forked) }
     }
 
     /// Checks that a request can be accepted, and takes a slot for it.
-    fn place(&mut self, op: &AioOp) -> Result<(u32, NonZeroU32), Reason> {
+    fn place(&mut self, op: &AioOp) -> Result<(u32, NonZeroU32), Refusal> {
         self.check_fork()?;
         if op.code == OpCode::ReadAt {
             match op.buf.capacity() {
-                _ if op.buf.is_list() => return Err(Reason::Unsupported),
-                0 => return Err(Reason::EmptyBuffer),
+                _ if op.buf.is_list() => return Err(Refusal::Unsupported),
+                0 => return Err(Refusal::EmptyBuffer),
                 1..=MOST_BYTES => {}
-                _ => return Err(Reason::TooLong),
+                _ => return Err(Refusal::TooLong),
             }
         }
-        let full = Reason::Full { limit: Limit::Depth, count: self.table.limit() };
+        let full = Refusal::Full { limit: Limit::Depth, count: self.table.limit() };
         self.table.occupy().ok_or(full)
     }
 
@@ -147,10 +147,10 @@ unsafe impl Store for Owned {
         Ok(self.check_fork()?)
     }
 
-    fn keep(&mut self, mut op: AioOp) -> Result<(Ticket, EngineRequest), Rejected<AioOp>> {
+    fn keep(&mut self, mut op: AioOp) -> Result<(Ticket, EngineRequest), Refused<AioOp>> {
         let (index, generation) = match self.place(&op) {
             Ok(place) => place,
-            Err(reason) => return Err(Rejected { value: op, reason }),
+            Err(reason) => return Err(Refused { value: op, reason }),
         };
         let ticket = Ticket::from_parts(index, generation);
         let code = match op.code {

@@ -11,7 +11,7 @@ use std::io;
 use crate::completion::Completions;
 use crate::sys::aio::{Aio, EngineRequest, FileCompletion};
 use crate::sys::file_request::RawOp;
-use crate::words::error::Rejected;
+use crate::words::error::Refused;
 use crate::words::source::Ticket;
 
 /// Where the requests of an [`AioFiles`](super::AioFiles) stay until they have ended.
@@ -29,14 +29,14 @@ pub unsafe trait Store {
     /// Whether it can be used: not in a forked child.
     ///
     /// # Errors
-    /// [`Reason::Forked`](crate::Reason::Forked).
+    /// [`Refusal::Forked`](crate::Refusal::Forked).
     fn check(&self) -> io::Result<()>;
 
     /// Keeps a request: its ticket, and what the kernel is to be told.
     ///
     /// # Errors
     /// The request comes back.
-    fn keep(&mut self, op: Self::Op) -> Result<(Ticket, EngineRequest), Rejected<Self::Op>>;
+    fn keep(&mut self, op: Self::Op) -> Result<(Ticket, EngineRequest), Refused<Self::Op>>;
 
     /// Takes a request back that was not submitted yet; false for a stale ticket.
     fn cancel(&mut self, ticket: Ticket, aio: &mut Aio) -> bool;
@@ -67,7 +67,7 @@ unsafe impl Store for Raw {
     }
 
     #[inline(always)]
-    fn keep(&mut self, op: RawOp) -> Result<(Ticket, EngineRequest), Rejected<RawOp>> {
+    fn keep(&mut self, op: RawOp) -> Result<(Ticket, EngineRequest), Refused<RawOp>> {
         let request = op.request();
         Ok((Ticket::of_key(request.key), request))
     }

@@ -22,7 +22,7 @@ use crate::sys::interest::Ready;
 use crate::sys::socket_option::{Listen, SocketOption};
 use crate::sys::{datagrams, descriptor, fs, net, os_errno, os_error};
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind};
 
@@ -167,10 +167,10 @@ unsafe impl Calls for OsCalls {
         fd: RawFd,
         kind: SourceKind,
         shared: bool,
-    ) -> Result<(SourceKind, bool), Reason> {
+    ) -> Result<(SourceKind, bool), Refusal> {
         let reason = |error: io::Error| match os_errno(&error) {
-            Some(errno) => Reason::Os(errno),
-            None => Reason::Unsupported,
+            Some(errno) => Refusal::Os(errno),
+            None => Refusal::Unsupported,
         };
         self.counts.getsockopt += 1;
         let kind = match kind {
@@ -206,7 +206,7 @@ unsafe impl Calls for OsCalls {
             // connections, not take them.
             (SourceKind::Listener, true) => Ok((SourceKind::SharedPollable, false)),
             // macOS does not know that flag either.
-            (_, true) => Err(Reason::Unsupported),
+            (_, true) => Err(Refusal::Unsupported),
         }
     }
 
@@ -226,14 +226,14 @@ unsafe impl Calls for OsCalls {
         fs::read_list_now(fd, to.vectors(), offset)
     }
 
-    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Reason> {
-        let errno = |error: io::Error| Reason::Os(os_errno(&error).unwrap_or(libc::EIO));
+    fn forbid_blocking(&mut self, fd: RawFd, shared: bool) -> Result<bool, Refusal> {
+        let errno = |error: io::Error| Refusal::Os(os_errno(&error).unwrap_or(libc::EIO));
         self.counts.fcntl += 1;
         if descriptor::is_nonblocking(fd).map_err(errno)? {
             return Ok(false);
         }
         if shared {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         self.counts.fcntl += 1;
         descriptor::set_nonblocking(fd, true).map_err(errno)?;

@@ -6,7 +6,7 @@ use crate::op::payload::Payload;
 use crate::op::{Op, OpCode};
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Reason, Watcher};
+use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Refusal, Watcher};
 
 /// Operations on the bytes of files.
 impl Op {
@@ -39,8 +39,8 @@ impl Op {
     ///
     /// The refusals are those of all [file work](Op#errors-of-file-work), and:
     ///
-    /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
-    /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no room, or room for more than
+    /// - [`Refusal::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
+    /// - [`Refusal::EmptyBuffer`], [`Refusal::TooLong`]: `buf` has no room, or room for more than
     ///   2^31 - 1 bytes.
     ///
     /// The operation can end with these errors, and returns the bytes that were read before:
@@ -81,8 +81,8 @@ impl Op {
     ///
     /// The refusals are those of all [file work](Op#errors-of-file-work), and:
     ///
-    /// - [`Reason::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
-    /// - [`Reason::EmptyBuffer`], [`Reason::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
+    /// - [`Refusal::Os`] with `EINVAL`: `offset` is 2^61 - 1 or more.
+    /// - [`Refusal::EmptyBuffer`], [`Refusal::TooLong`]: `buf` has no bytes, or more than 2^31 - 1.
     ///
     /// The operation can end with these errors, and says how many bytes were written before:
     ///
@@ -329,12 +329,12 @@ impl Op {
     ///
     /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
     ///
-    /// - [`Reason::Unsupported`]: `socket` is no TCP or Unix stream socket, or is a duplicate of a
+    /// - [`Refusal::Unsupported`]: `socket` is no TCP or Unix stream socket, or is a duplicate of a
     ///   blocking one ([`Watcher::attach_dup`]); or `file` is no file.
-    /// - [`Reason::BadCount`]: `len` is 0, or more than 2^31 - 1.
-    /// - [`Reason::Full`] with [`Limit::Writes`]: the socket has too many bytes queued
+    /// - [`Refusal::BadCount`]: `len` is 0, or more than 2^31 - 1.
+    /// - [`Refusal::Full`] with [`Limit::Writes`]: the socket has too many bytes queued
     ///   ([`Builder::write_limit`]).
-    /// - [`Reason::NoFiles`]: the driver's kernel has no files.
+    /// - [`Refusal::NoFiles`]: the driver's kernel has no files.
     ///
     /// The operation can end with the errors of [`Op::write`], and with:
     ///

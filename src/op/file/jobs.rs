@@ -7,7 +7,7 @@ use crate::file::{Job, Task};
 use crate::op::Op;
 use crate::words::source::Source;
 #[cfg(doc)]
-use crate::{Builder, Completion, Done, ErrorKind, Reason};
+use crate::{Builder, Completion, Done, ErrorKind, Refusal};
 
 /// Look-ups of names and addresses, and jobs of the program.
 impl Op {

@@ -9,7 +9,7 @@ use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::READ_PAUSED;
 use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::sys::net;
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::SourceKind;
 
@@ -37,7 +37,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn submit_accept(&mut self, op: &Op, token: u64) -> Submitted {
         let index = self.usable(op.source)?;
         if self.sources[index].kind() != SourceKind::Listener {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let ticket = self.place(OpCode::Accept, index, token)?;
         let entry = &mut self.ops[ticket.index()];

@@ -13,14 +13,14 @@ use crate::memory::buf::{Buf, Target};
 use crate::proactor::Proactor;
 use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::ops::submit::{check_len, check_most};
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 impl<K: Kernel> Proactor<K> {
     /// Checks that a read of this source can go behind the bytes of a buffer.
-    pub(in crate::proactor) fn check_append(&self, index: u32, buf: &Buf) -> Result<(), Reason> {
+    pub(in crate::proactor) fn check_append(&self, index: u32, buf: &Buf) -> Result<(), Refusal> {
         // A datagram is not the continuation of another one.
         if self.sources[index].kind().is_message() || buf.is_list() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let room = match buf.is_unique_lease() {
             true => self.memory.pool.room_behind(buf.len()),

@@ -8,7 +8,7 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{ABORTING, CLOSING, READ_BUSY, WRITABLE, WRITES};
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
 
@@ -23,7 +23,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<Ticket> {
         let (usable, has_failed) = match self.usable(source) {
             // A source whose connect has failed has nothing to flush.
-            Err(Reason::Os(_)) if self.is_unconnected(source) => (Ok(source.index()), true),
+            Err(Refusal::Os(_)) if self.is_unconnected(source) => (Ok(source.index()), true),
             usable => (usable, false),
         };
         let answer = usable.and_then(|index| {
@@ -53,7 +53,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Submitted {
         let index = self.usable(source)?;
         if code == OpCode::Shutdown && !self.sources[index].kind().is_socket() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let ticket = self.place(code, index, token)?;
         if code == OpCode::Close {

@@ -11,7 +11,7 @@ use crate::proactor::parts::state::{
     CONNECTING, DUPLICATED, PREPARED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
 };
 use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
 
@@ -20,11 +20,11 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn submit_connect(&mut self, op: &mut Op, token: u64) -> Submitted {
         self.check_open()?;
         if !op.payload.is_address() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if op.count != 0 {
             // The program's socket belongs to another kernel.
-            return Err(Reason::NoDescriptor);
+            return Err(Refusal::NoDescriptor);
         }
         let (source, ticket) = self.place_connect(token)?;
         let index = source.index();
@@ -58,7 +58,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn place_connect(
         &mut self,
         token: u64,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         let Some((index, generation)) = self.sources.table.occupy() else {
             return Err(self.full_of_sources());
         };
@@ -91,7 +91,7 @@ impl<K: Kernel> Proactor<K> {
         let handle = self.kernel.release(fd, kind);
         // The handle owns the descriptor now.
         self.sources[index].fd = -1;
-        self.finish_write(index, slot, Ok(Done::Connected(handle)));
+        self.finish_write(index, slot, Ok(Done::Socket(handle)));
         self.vacate_source(index);
     }
 

@@ -24,7 +24,7 @@ use crate::proactor::parts::state::WRITE_PAUSED;
 use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::explain::Explain;
 use crate::words::source::{SourceKind, Ticket};
 use crate::words::table::NIL;
@@ -69,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn submit_datagram(&mut self, op: &mut Op, token: u64) -> Submitted {
         let index = self.usable(op.source)?;
         if !self.sources[index].kind().is_message() || op.buf.is_list() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if op.code.is_read() {
             self.submit_recv_from(index, op, token)
@@ -81,7 +81,7 @@ impl<K: Kernel> Proactor<K> {
     fn submit_recv_from(&mut self, index: u32, op: &mut Op, token: u64) -> Submitted {
         // A count other than 0 means that the operation has a buffer of its own.
         if op.count != 0 && op.buf.capacity() == 0 {
-            return Err(Reason::EmptyBuffer);
+            return Err(Refusal::EmptyBuffer);
         }
         check_most(op.buf.capacity())?;
         let ticket = self.place(op.code, index, token)?;
@@ -92,7 +92,7 @@ impl<K: Kernel> Proactor<K> {
 
     fn submit_send_to(&mut self, index: u32, op: &mut Op, token: u64) -> Submitted {
         if !op.payload.is_address() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         check_most(op.buf.len())?;
         let (mut deferred, mut due_ns) = (op.flags & op::DEFERRED != 0, op.deadline_ns);

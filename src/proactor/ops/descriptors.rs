@@ -16,7 +16,7 @@ use crate::proactor::ops::{Submitted, TRIED};
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{QUIET, STREAM};
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::explain::Explain;
 use crate::words::source::SourceKind;
 
@@ -38,7 +38,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn submit_descriptors(&mut self, op: &mut Op, token: u64) -> Submitted {
         let index = self.usable(op.source)?;
         if !self.passes_descriptors(index) || op.buf.is_list() {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if op.code.is_read() {
             let ticket = self.place(op.code, index, token)?;

@@ -33,15 +33,15 @@ use crate::proactor::parts::state::ABORTING;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::sys::fork;
 use crate::sys::fs::MOST_VECTORS;
-use crate::words::error::{Error, ErrorKind, Reason};
+use crate::words::error::{Error, ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::NIL;
 
 /// Checks that an operation can move `len` bytes at this offset. `MOST_OFFSET` also stands for all
 /// larger offsets, which an operation cannot carry.
-fn check_range(offset: u64, len: usize) -> Result<(), Reason> {
-    if offset >= Payload::MOST_OFFSET { Err(Reason::Os(libc::EINVAL)) } else { check_len(len) }
+fn check_range(offset: u64, len: usize) -> Result<(), Refusal> {
+    if offset >= Payload::MOST_OFFSET { Err(Refusal::Os(libc::EINVAL)) } else { check_len(len) }
 }
 
 /// A new read of a file. It stays in memory, so that its parts take no registers.
@@ -57,7 +57,7 @@ pub(in crate::proactor) struct NewReadAt {
 impl<K: Kernel> Proactor<K> {
     /// The slot of a file that takes operations. Its facts are known afterwards.
     #[inline]
-    pub(in crate::proactor) fn file(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(in crate::proactor) fn file(&mut self, source: Source) -> Result<u32, Refusal> {
         if self.sources.forks.generation == fork::generation()
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
             && state.is_known_file()
@@ -68,14 +68,14 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    fn new_file(&mut self, source: Source) -> Result<u32, Reason> {
+    fn new_file(&mut self, source: Source) -> Result<u32, Refusal> {
         let index = self.usable(source)?;
         if !K::FILES {
-            return Err(Reason::NoFiles);
+            return Err(Refusal::NoFiles);
         }
         let state = &mut self.sources[index];
         if state.kind() != SourceKind::File {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if !state.facts().is_known() {
             let facts = self.kernel.calls_mut().file_facts(state.fd);

@@ -19,7 +19,7 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::{Submitted, send_file};
 use crate::proactor::parts::files::AssignedJob;
 use crate::proactor::parts::state::{ABORTING, CLOSING, WRITABLE};
-use crate::words::error::{Error, ErrorKind, Limit, Reason};
+use crate::words::error::{Error, ErrorKind, Limit, Refusal};
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::NIL;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
@@ -37,7 +37,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn submit_task(&mut self, op: &mut Op, token: u64) -> Submitted {
         let Some(Arguments::Task(task)) = op.payload.take_arguments().map(|boxed| *boxed) else {
             // The program has built the operation from parts without a task.
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         };
         let (index, ticket) = match self.occupy_for_task(op.source, token, &task) {
             Ok(place) => place,
@@ -68,9 +68,9 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         slot: u32,
         task: Task,
-        reason: Reason,
+        reason: Refusal,
         payload: &mut Payload,
-    ) -> Reason {
+    ) -> Refusal {
         *payload = Payload::from(Box::new(Arguments::Task(task)));
         self.stats.submitted[OpCode::Task as usize] -= 1;
         self.remove(slot);
@@ -83,14 +83,14 @@ impl<K: Kernel> Proactor<K> {
         source: Source,
         token: u64,
         task: &Task,
-    ) -> Result<(u32, Ticket), Reason> {
+    ) -> Result<(u32, Ticket), Refusal> {
         self.check_open()?;
         let has_threads = K::FILES || (K::TASKS && task.is_slow());
         if !has_threads {
-            return Err(Reason::NoFiles);
+            return Err(Refusal::NoFiles);
         }
         let index = match source.is_none() {
-            true if task.needs_file() => return Err(Reason::Stale),
+            true if task.needs_file() => return Err(Refusal::Stale),
             true => NIL,
             false => self.file(source)?,
         };
@@ -125,7 +125,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives an operation to workers, which do it from its start. Bytes that the kernel has written
     /// stay counted, because they are in the file even if no worker begins.
-    pub(in crate::proactor) fn give_to_workers(&mut self, slot: u32) -> Result<(), Reason> {
+    pub(in crate::proactor) fn give_to_workers(&mut self, slot: u32) -> Result<(), Refusal> {
         let op = &mut self.ops[slot];
         let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
         let work = match op.code {
@@ -156,7 +156,7 @@ impl<K: Kernel> Proactor<K> {
         lane: Lane,
         class: JobClass,
         work: WorkItem,
-    ) -> Result<(), (WorkItem, Reason)> {
+    ) -> Result<(), (WorkItem, Refusal)> {
         let job = self.submit_job(self.ticket(slot).key(), lane, class, work)?;
         self.files.jobs.insert(slot, job);
         self.ops[slot].in_flight = InFlight::Started;
@@ -170,7 +170,7 @@ impl<K: Kernel> Proactor<K> {
         lane: Lane,
         class: JobClass,
         work: WorkItem,
-    ) -> Result<AssignedJob, (WorkItem, Reason)> {
+    ) -> Result<AssignedJob, (WorkItem, Refusal)> {
         if K::TASKS {
             return self.give_to_kernel(key, work);
         }
@@ -253,7 +253,7 @@ impl<K: Kernel> Proactor<K> {
     /// many jobs as they may have. If no thread can be created, the operation fails.
     pub(in crate::proactor) fn give_back_to_workers(&mut self, slot: u32) -> bool {
         match self.give_to_workers(slot) {
-            Err(Reason::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
+            Err(Refusal::Os(errno)) => self.fail_file(slot, ErrorKind::Os(errno), false),
             Err(_) => return false,
             Ok(()) => {}
         }
@@ -288,13 +288,13 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         key: u64,
         work: WorkItem,
-    ) -> Result<AssignedJob, (WorkItem, Reason)> {
+    ) -> Result<AssignedJob, (WorkItem, Refusal)> {
         let most = self.config.max_jobs.max(1);
         if self.files.tasks >= most {
             let count = u32::try_from(most).unwrap_or(u32::MAX);
-            return Err((work, Reason::Full { limit: Limit::Jobs, count }));
+            return Err((work, Refusal::Full { limit: Limit::Jobs, count }));
         }
-        self.kernel.start_task(key, work).map_err(|work| (work, Reason::NoFiles))?;
+        self.kernel.start_task(key, work).map_err(|work| (work, Refusal::NoFiles))?;
         self.files.tasks += 1;
         self.files.counts.jobs += 1;
         Ok(AssignedJob::Kernel(key))

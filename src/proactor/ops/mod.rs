@@ -34,7 +34,7 @@ use crate::op::payload::Payload;
 use crate::op::{self, Family, MULTISHOT, Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::parts::report::Stats;
-use crate::words::error::{Reason, Rejected};
+use crate::words::error::{Refusal, Refused};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, Ticket};
 
@@ -46,11 +46,11 @@ pub(super) use write::NewWrite;
 const TRIED: &str = "tried at submission; what would block waits for the edge";
 
 /// The ticket of an accepted operation, or why it is refused.
-pub(super) type Submitted = Result<Ticket, Reason>;
+pub(super) type Submitted = Result<Ticket, Refusal>;
 
 impl<K: Kernel> Proactor<K> {
     /// Accepts an operation of another thread, which has its ticket. No limit refuses it.
-    pub(super) fn submit_in(&mut self, ticket: Ticket, mut op: Op) -> Result<(), Rejected<Op>> {
+    pub(super) fn submit_in(&mut self, ticket: Ticket, mut op: Op) -> Result<(), Refused<Op>> {
         self.ops.given = Some(ticket);
         let is_quiet = op.flags & op::QUIET != 0;
         let answer = match op.code {
@@ -61,10 +61,10 @@ impl<K: Kernel> Proactor<K> {
             _ => return self.submit_given(ticket, op),
         };
         self.settle_given(ticket);
-        answer.map(drop).map_err(|reason| Rejected { value: op, reason })
+        answer.map(drop).map_err(|reason| Refused { value: op, reason })
     }
 
-    fn submit_given(&mut self, ticket: Ticket, op: Op) -> Result<(), Rejected<Op>> {
+    fn submit_given(&mut self, ticket: Ticket, op: Op) -> Result<(), Refused<Op>> {
         let answer = self.submit(op);
         self.settle_given(ticket);
         answer.map(|accepted| debug_assert_eq!(accepted, ticket))
@@ -82,9 +82,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// Accepts an operation that `submit` does not serve by itself.
     #[inline(never)]
-    fn submit_other(&mut self, mut op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit_other(&mut self, mut op: Op) -> Result<Ticket, Refused<Op>> {
         if op.flags & op::QUIET != 0 {
-            return Err(Rejected { reason: self.why_not_quiet(), value: op });
+            return Err(Refused { reason: self.why_not_quiet(), value: op });
         }
         let token = self.sources.token(op.source, op.token);
         let answer = match op.code.family() {
@@ -101,10 +101,10 @@ impl<K: Kernel> Proactor<K> {
             Family::File => self.submit_file(&mut op, token),
             Family::SendFile => self.submit_send_file(&mut op, token),
             Family::Task => self.submit_task(&mut op, token),
-            Family::Message => Err(Reason::Unsupported),
+            Family::Message => Err(Refusal::Unsupported),
             Family::Write => unreachable!("`submit` serves it"),
         };
-        answer.map_err(|reason| Rejected { value: op, reason })
+        answer.map_err(|reason| Refused { value: op, reason })
     }
 
     /// One attempt of the read at the head of a source's queue.
@@ -146,8 +146,8 @@ impl<K: Kernel> Proactor<K> {
 
     /// The refusal of a quiet operation that is no write.
     #[cold]
-    fn why_not_quiet(&self) -> Reason {
-        self.check_open().err().unwrap_or(Reason::Unsupported)
+    fn why_not_quiet(&self) -> Refusal {
+        self.check_open().err().unwrap_or(Refusal::Unsupported)
     }
 
     #[cold]
@@ -168,10 +168,10 @@ impl<K: Kernel> Proactor<K> {
         deadline_ns: u64,
         flags: u8,
         payload: Payload,
-    ) -> Rejected<Op> {
+    ) -> Refused<Op> {
         let buf = self.outbox.refusal.1.take();
         let op = Op { source, token, deadline_ns, buf, payload, count: 0, code, flags };
-        Rejected { value: op, reason: self.outbox.refusal.0 }
+        Refused { value: op, reason: self.outbox.refusal.0 }
     }
 }
 
@@ -193,7 +193,7 @@ impl<K: Kernel> Submit for Proactor<K> {
     type Op = Op;
 
     #[inline(always)]
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         // Inlined where the operation is made, so that the usual operations stay in registers.
         let code = op.code;
         match code {

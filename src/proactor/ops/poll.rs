@@ -9,7 +9,7 @@ use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::POLLED;
 use crate::sys::interest::Ready;
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::SourceKind;
 
@@ -19,7 +19,7 @@ impl<K: Kernel> Proactor<K> {
         let index = self.usable(op.source)?;
         let polls = op.code == OpCode::Poll;
         if polls && self.sources[index].kind() == SourceKind::File {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let ticket = self.place(op.code, index, token)?;
         self.ops[ticket.index()].count = op.count;

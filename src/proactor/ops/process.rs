@@ -8,7 +8,7 @@ use crate::proactor::ops::Submitted;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::DUPLICATED;
 use crate::sys::fd::RawFd;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind};
 
@@ -16,8 +16,8 @@ use crate::words::source::{Source, SourceKind};
 const SIGNAL_COST: usize = 1024;
 
 /// The reason for an errno. `EOPNOTSUPP` means that the system has no signals or children.
-fn of_process(errno: i32) -> Reason {
-    if errno == libc::EOPNOTSUPP { Reason::Unsupported } else { Reason::Os(errno) }
+fn of_process(errno: i32) -> Refusal {
+    if errno == libc::EOPNOTSUPP { Refusal::Unsupported } else { Refusal::Os(errno) }
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -26,7 +26,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         kind: SourceKind,
         make: impl FnOnce(&mut K::Calls) -> Result<RawFd, i32>,
-    ) -> Result<Source, Reason> {
+    ) -> Result<Source, Refusal> {
         self.check_room()?;
         let fd = make(self.kernel.calls_mut()).map_err(of_process)?;
         let Some((index, generation)) = self.sources.table.occupy() else {
@@ -47,7 +47,7 @@ impl<K: Kernel> Proactor<K> {
         let kind = if signals { SourceKind::Signals } else { SourceKind::Child };
         let index = self.usable(op.source)?;
         if self.sources[index].kind() != kind {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let ticket = self.place(op.code, index, token)?;
         self.ops[ticket.index()].multishot = op.is_multishot();

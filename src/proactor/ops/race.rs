@@ -30,7 +30,7 @@ use crate::sys::fd::RawFd;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
 use crate::words::clock::ns_of_duration;
-use crate::words::error::{Error, ErrorKind, Reason};
+use crate::words::error::{Error, ErrorKind, Refusal};
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::NIL;
 
@@ -84,9 +84,9 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         addresses: Vec<Address>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         self.check_room()?;
-        let Some(first) = addresses.first() else { return Err(Reason::NoAddress) };
+        let Some(first) = addresses.first() else { return Err(Refusal::NoAddress) };
         let is_unix = first.raw().is_unix();
         let kind = if is_unix { SourceKind::UnixStream } else { SourceKind::Stream };
         self.sources.observe_forks();
@@ -273,7 +273,7 @@ impl<K: Kernel> Proactor<K> {
             let index = this.ops[slot].source;
             this.sources[index].connected(fd, kind);
             let address = race.addresses.swap_remove(which);
-            this.finish_write(index, slot, Ok(Done::ConnectedTo(address)));
+            this.finish_write(index, slot, Ok(Done::Connected(address)));
             this.run_drains(index);
             let state = &this.sources[index];
             if state.has(POLLED) || state.can_read() || state.can_write() {

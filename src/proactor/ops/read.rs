@@ -23,7 +23,7 @@ use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::FULL;
 use crate::sys::descriptor::VECTORS;
 use crate::sys::fd::RawFd;
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
 
@@ -67,7 +67,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    fn refuse_read(&mut self, reason: Reason) -> Option<Ticket> {
+    fn refuse_read(&mut self, reason: Refusal) -> Option<Ticket> {
         self.outbox.refusal = (reason, Buf::NONE);
         None
     }
@@ -276,11 +276,11 @@ pub(in crate::proactor) fn was_inline(op: &Operation) -> bool {
 }
 
 /// Whether a read can fill `count` bytes of its buffer.
-fn check_exact(count: usize, buf: &Buf) -> Result<(), Reason> {
+fn check_exact(count: usize, buf: &Buf) -> Result<(), Refusal> {
     if count > MOST_BYTES && buf.capacity() > MOST_BYTES {
-        return Err(Reason::TooLong);
+        return Err(Refusal::TooLong);
     }
-    if count == 0 || count > buf.capacity() { Err(Reason::BadCount) } else { Ok(()) }
+    if count == 0 || count > buf.capacity() { Err(Refusal::BadCount) } else { Ok(()) }
 }
 
 /// Receives one message into more targets than a call takes: first into one buffer, then copied to

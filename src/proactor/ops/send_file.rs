@@ -24,7 +24,7 @@ use crate::proactor::ops::submit::MOST_BYTES;
 use crate::proactor::parts::files::AssignedJob;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{INLINE_TICKET, RESERVED, STREAM, WRITE_PAUSED};
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, Ticket};
 use crate::workers::{JobClass, Lane};
@@ -72,10 +72,10 @@ impl<K: Kernel> Proactor<K> {
         let count = op.count;
         let state = &mut self.sources[index];
         if !state.has(STREAM) {
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         if count == 0 || count as usize > MOST_BYTES {
-            return Err(Reason::BadCount);
+            return Err(Refusal::BadCount);
         }
         // sendfile(2) has no flag that keeps it from waiting for the peer.
         // A socket that connects is the driver's own, and does not block.

@@ -8,20 +8,20 @@ use crate::proactor::parts::state::{
     CLOSING, CONNECTING, FULL, PREPARED, QUEUED, READABLE, RESERVED, SourceState,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
-use crate::words::error::{ErrorKind, Limit, Reason};
+use crate::words::error::{ErrorKind, Limit, Refusal};
 use crate::words::source::{Source, Ticket};
 
 /// Most bytes that one operation moves.
 pub(in crate::proactor) const MOST_BYTES: usize = i32::MAX as usize;
 
 /// Checks that one operation may move `len` bytes: at least 1, and not too many.
-pub(in crate::proactor) fn check_len(len: usize) -> Result<(), Reason> {
-    if len == 0 { Err(Reason::EmptyBuffer) } else { check_most(len) }
+pub(in crate::proactor) fn check_len(len: usize) -> Result<(), Refusal> {
+    if len == 0 { Err(Refusal::EmptyBuffer) } else { check_most(len) }
 }
 
 /// Checks that one operation may move `len` bytes: not too many; 0 is allowed.
-pub(in crate::proactor) fn check_most(len: usize) -> Result<(), Reason> {
-    if len > MOST_BYTES { Err(Reason::TooLong) } else { Ok(()) }
+pub(in crate::proactor) fn check_most(len: usize) -> Result<(), Refusal> {
+    if len > MOST_BYTES { Err(Refusal::TooLong) } else { Ok(()) }
 }
 
 /// A source with one of these flags takes no operations.
@@ -41,7 +41,7 @@ impl<K: Kernel> Proactor<K> {
         let queued = self.sources[index].queued_bytes as usize;
         let exceeds = queued > 0 && queued + len > limit as usize;
         if exceeds && self.config.write_overflow == Overflow::Refuse {
-            return Err(Reason::Full { limit: Limit::Writes, count: limit });
+            return Err(Refusal::Full { limit: Limit::Writes, count: limit });
         }
         let ticket = if anyway {
             self.ops.table.set_limit(u32::MAX);
@@ -61,14 +61,14 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The slot of a source that takes reads and writes of bytes.
-    pub(in crate::proactor) fn reader(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(in crate::proactor) fn reader(&mut self, source: Source) -> Result<u32, Refusal> {
         let index = self.usable(source)?;
-        if self.sources[index].takes_bytes() { Ok(index) } else { Err(Reason::Unsupported) }
+        if self.sources[index].takes_bytes() { Ok(index) } else { Err(Refusal::Unsupported) }
     }
 
     /// The slot of a source that takes operations. Prepares the source for its first one.
     #[inline]
-    pub(in crate::proactor) fn usable(&mut self, source: Source) -> Result<u32, Reason> {
+    pub(in crate::proactor) fn usable(&mut self, source: Source) -> Result<u32, Refusal> {
         self.check_fork()?;
         match self.state(source) {
             Some(state) if state.flags & (NOT_USABLE | PREPARED) == PREPARED => Ok(source.index()),
@@ -77,7 +77,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[inline(never)]
-    fn make_usable(&mut self, source: Source) -> Result<u32, Reason> {
+    fn make_usable(&mut self, source: Source) -> Result<u32, Refusal> {
         self.take_arrived(source);
         let stale = self.why_missing(source);
         let state = self.state(source).ok_or(stale)?;
@@ -104,7 +104,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn described(
         &mut self,
         source: Source,
-    ) -> Result<&mut SourceState, Reason> {
+    ) -> Result<&mut SourceState, Refusal> {
         self.check_fork()?;
         self.take_arrived(source);
         let missing = self.why_missing(source);
@@ -120,14 +120,14 @@ impl<K: Kernel> Proactor<K> {
         code: OpCode,
         source: u32,
         token: u64,
-    ) -> Result<Ticket, Reason> {
+    ) -> Result<Ticket, Refusal> {
         self.check_completions()?;
         self.occupy(code, source, token)
     }
 
     /// Whether the completions have room for an operation that ends at submission.
     #[inline(always)]
-    pub(in crate::proactor) fn check_completions(&mut self) -> Result<(), Reason> {
+    pub(in crate::proactor) fn check_completions(&mut self) -> Result<(), Refusal> {
         // An operation whose ticket another thread has was accepted before.
         if self.outbox.batch.is_full() && self.ops.given.is_none() {
             return Err(self.full_of_completions());
@@ -136,8 +136,8 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    pub(in crate::proactor) fn full_of_completions(&self) -> Reason {
-        Reason::Full { limit: Limit::Completions, count: self.outbox.batch.limit() as u32 }
+    pub(in crate::proactor) fn full_of_completions(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Completions, count: self.outbox.batch.limit() as u32 }
     }
 
     #[inline(always)]
@@ -146,7 +146,7 @@ impl<K: Kernel> Proactor<K> {
         code: OpCode,
         source: u32,
         token: u64,
-    ) -> Result<Ticket, Reason> {
+    ) -> Result<Ticket, Refusal> {
         if self.ops.given.is_some() {
             return Ok(self.occupy_given(code, source, token));
         }
@@ -177,8 +177,8 @@ impl<K: Kernel> Proactor<K> {
     }
 
     #[cold]
-    pub(in crate::proactor) fn full(&self) -> Reason {
-        Reason::Full { limit: Limit::Operations, count: self.config.max_operations }
+    pub(in crate::proactor) fn full(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Operations, count: self.config.max_operations }
     }
 
     /// Queues a read. If it is the source's only read and worth trying, a kernel that completes

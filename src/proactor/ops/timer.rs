@@ -12,7 +12,7 @@ use crate::proactor::ops::race::OF_SOURCE;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{INLINE_MULTISHOT, INLINE_READ, INLINE_TICKET, READS};
-use crate::words::error::{ErrorKind, Reason};
+use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::Ticket;
 use crate::words::table::NIL;
@@ -32,7 +32,7 @@ impl<K: Kernel> Proactor<K> {
         self.check_open()?;
         if due_ns == 0 {
             // The program has built the operation from parts without a time.
-            return Err(Reason::Unsupported);
+            return Err(Refusal::Unsupported);
         }
         let index = if op.source.is_none() { NIL } else { self.usable(op.source)? };
         let ticket = self.place(op.code, index, token)?;
@@ -88,7 +88,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         ticket: Ticket,
         due_ns: u64,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         let mut slot = ticket.index();
         if slot & INLINE_TICKET != 0 {
             slot = match self.is_inline(ticket) {
@@ -101,10 +101,10 @@ impl<K: Kernel> Proactor<K> {
             let op = self.ops.table.find(slot, ticket.generation()).ok_or(stale)?;
             if op.reserved {
                 let waits = !self.inbox.serving && self.outbox.batch.is_full();
-                return Err(if waits { self.full_of_completions() } else { Reason::Stale });
+                return Err(if waits { self.full_of_completions() } else { Refusal::Stale });
             }
             if op.in_flight.ending().is_some() {
-                return Err(Reason::Stale);
+                return Err(Refusal::Stale);
             }
         }
         let now_ns = self.kernel.now_ns();
@@ -120,7 +120,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives the inline read of a source a slot of its own, at the head of the queue. The read
     /// keeps its ticket.
-    fn move_to_slot(&mut self, index: u32) -> Result<u32, Reason> {
+    fn move_to_slot(&mut self, index: u32) -> Result<u32, Refusal> {
         // The read is accepted already, so no limit of the table refuses it.
         self.ops.table.set_limit(u32::MAX);
         let occupied = self.ops.table.occupy();

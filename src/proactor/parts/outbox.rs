@@ -6,7 +6,7 @@ use crate::completion::batch::Batch;
 use crate::completion::{Completion, Done};
 use crate::memory::buf::Buf;
 use crate::op::OpCode;
-use crate::words::error::{Error, Reason};
+use crate::words::error::{Error, Refusal};
 use crate::words::source::{ENDED, Source, Ticket};
 
 /// The index in the tickets of operations that ended at once.
@@ -24,7 +24,7 @@ pub(in crate::proactor) struct Outbox {
     placeless: u32,
     /// The reason of the last refused read or write, and its buffer. They stand here so that the
     /// answer of the submission fits into one register.
-    pub(in crate::proactor) refusal: (Reason, Buf),
+    pub(in crate::proactor) refusal: (Refusal, Buf),
 }
 
 impl Outbox {
@@ -34,7 +34,7 @@ impl Outbox {
             accepted: 0,
             delivered_accepts: 0,
             placeless: 1,
-            refusal: (Reason::Closed, Buf::NONE),
+            refusal: (Refusal::Closed, Buf::NONE),
         }
     }
 

@@ -40,7 +40,7 @@ use crate::file::FileFacts;
 use crate::op::operation::Operation;
 use crate::sys::fd::RawFd;
 use crate::sys::interest::Ready;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::{Entry, NIL, Table, VACANT, entry_in_fields};
 
@@ -317,11 +317,11 @@ impl SourceState {
 
     /// Why a source that is not reserved has no descriptor: its connect goes on, or has failed with
     /// an errno.
-    pub(in crate::proactor) fn why_no_descriptor(&self) -> Option<Reason> {
+    pub(in crate::proactor) fn why_no_descriptor(&self) -> Option<Refusal> {
         match self.fd {
             0.. => None,
-            _ if self.has(PREPARED) => Some(Reason::Os(libc::ENOTCONN)),
-            _ => Some(Reason::Os(self.read_token as i32)),
+            _ if self.has(PREPARED) => Some(Refusal::Os(libc::ENOTCONN)),
+            _ => Some(Refusal::Os(self.read_token as i32)),
         }
     }
 

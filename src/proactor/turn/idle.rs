@@ -30,7 +30,7 @@ use crate::proactor::parts::state::{QUIET, READABLE, TO_RECHECK, WAITING, WRITAB
 use crate::proactor::parts::time::Pause;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::clock::ns_of_duration;
-use crate::words::error::{ErrorKind, Limit, Reason};
+use crate::words::error::{ErrorKind, Limit, Refusal};
 use crate::words::source::Source;
 
 /// A timeout may be late by a sixteenth of it, or by `LEAST_STEP_NS` if that is more.
@@ -262,12 +262,12 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
         timeout: Option<Duration>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Refusal> {
         let index = self.reader(source)?;
         let class = match timeout {
             Some(timeout) => {
                 let timeout_ns = ns_of_duration(timeout).clamp(SHORTEST_NS, LONGEST_NS);
-                let full = Reason::Full { limit: Limit::IdleTimeouts, count: CLASSES as u32 };
+                let full = Refusal::Full { limit: Limit::IdleTimeouts, count: CLASSES as u32 };
                 Some(self.time.idle.class_of(timeout_ns).ok_or(full)?)
             }
             None => None,

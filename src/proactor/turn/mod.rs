@@ -20,7 +20,7 @@ use crate::proactor::rechecks::DueRechecks;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::sys::interest::Ready;
 use crate::words::clock::{ns_of, ns_of_duration};
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::Source;
 
 /// The queue of rechecks forgets sources that have ended when it is longer than this plus twice the
@@ -51,7 +51,7 @@ impl<K: Kernel> Proactor<K> {
                     return Ok(());
                 }
             }
-            return if self.outbox.batch.is_empty() { Err(Reason::Closed.into()) } else { Ok(()) };
+            return if self.outbox.batch.is_empty() { Err(Refusal::Closed.into()) } else { Ok(()) };
         }
         loop {
             let least = if least > 1 && self.may_hold_up() { 1 } else { least };

@@ -9,7 +9,7 @@ use crate::op::{Family, Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::{CONNECTING, RESERVED};
 use crate::remote::Request;
-use crate::words::error::{Error, ErrorKind, Reason, Rejected};
+use crate::words::error::{Error, ErrorKind, Refusal, Refused};
 use crate::words::message::Message;
 use crate::words::source::{Source, SourceKind, Ticket};
 
@@ -84,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Why a source cannot be used, after [`take_arrived`](Self::take_arrived).
-    pub(in crate::proactor) fn why_missing(&mut self, source: Source) -> Reason {
+    pub(in crate::proactor) fn why_missing(&mut self, source: Source) -> Refusal {
         if self.is_left_in_queue(source) { self.full_of_completions() } else { self.stale() }
     }
 
@@ -137,7 +137,7 @@ impl<K: Kernel> Proactor<K> {
             op.flags &= !crate::op::QUIET;
         }
         match self.submit_in(ticket, op) {
-            Err(Rejected { value: op, reason }) => self.refuse_reserved(ticket, op, reason),
+            Err(Refused { value: op, reason }) => self.refuse_reserved(ticket, op, reason),
             Ok(()) if is_cancelled => {
                 self.cancel_ticket(ticket);
             }
@@ -150,25 +150,25 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         ticket: Ticket,
         mut op: Op,
-        reason: Reason,
+        reason: Refusal,
     ) {
         let kind = match reason {
-            Reason::Stale => ErrorKind::Aborted,
-            Reason::Closed => ErrorKind::Closed,
-            Reason::Forked => ErrorKind::Forked,
-            Reason::Os(errno) => ErrorKind::Os(errno),
-            Reason::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
-            Reason::EmptyBuffer
-            | Reason::BadCount
-            | Reason::TooLong
-            | Reason::NoAddress
-            | Reason::NoProcessor(_) => ErrorKind::Os(libc::EINVAL),
+            Refusal::Stale => ErrorKind::Aborted,
+            Refusal::Closed => ErrorKind::Closed,
+            Refusal::Forked => ErrorKind::Forked,
+            Refusal::Os(errno) => ErrorKind::Os(errno),
+            Refusal::Full { .. } => ErrorKind::Os(libc::ENOBUFS),
+            Refusal::EmptyBuffer
+            | Refusal::BadCount
+            | Refusal::TooLong
+            | Refusal::NoAddress
+            | Refusal::NoProcessor(_) => ErrorKind::Os(libc::EINVAL),
             // (Only other threads get `Deadlock`.)
-            Reason::Unsupported
-            | Reason::NoDescriptor
-            | Reason::NoFiles
-            | Reason::Busy
-            | Reason::Deadlock => ErrorKind::Os(libc::EOPNOTSUPP),
+            Refusal::Unsupported
+            | Refusal::NoDescriptor
+            | Refusal::NoFiles
+            | Refusal::Busy
+            | Refusal::Deadlock => ErrorKind::Os(libc::EOPNOTSUPP),
         };
         self.stats.submitted[op.code as usize] += 1;
         let (code, source, token) = (op.code, op.source, op.token);
@@ -184,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
         match request {
             Request::Submit(ticket, op) => {
                 self.vacate_reserved(ticket);
-                self.refuse_reserved(ticket, op, Reason::Closed);
+                self.refuse_reserved(ticket, op, Refusal::Closed);
             }
             Request::Post(token, value) => self.post(token, value),
             // The handle closes its descriptor.

@@ -8,7 +8,7 @@ use crate::completion::{Completion, Done};
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::{INLINE_TICKET, WAITING};
-use crate::words::error::{Limit, Reason};
+use crate::words::error::{Limit, Refusal};
 use crate::words::source::{SourceKind, Ticket};
 
 impl<K: Kernel> Proactor<K> {
@@ -69,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The limit at which an operation waits, if undelivered completions may hold its resource.
-    fn why_held_up(&mut self, ticket: Ticket) -> Option<Reason> {
+    fn why_held_up(&mut self, ticket: Ticket) -> Option<Refusal> {
         if !self.may_hold_up() {
             return None;
         }
@@ -85,12 +85,12 @@ impl<K: Kernel> Proactor<K> {
             return Some(self.full_of_sources());
         }
         let count = u32::try_from(self.memory.pool.limit_bytes()).unwrap_or(u32::MAX);
-        Some(Reason::Full { limit: Limit::SwapBytes, count })
+        Some(Refusal::Full { limit: Limit::SwapBytes, count })
     }
 
     /// Checks that a completion of this ticket will come, and that there is room for others before
     /// it.
-    fn check_in_flight(&mut self, ticket: Ticket) -> Result<(), Reason> {
+    fn check_in_flight(&mut self, ticket: Ticket) -> Result<(), Refusal> {
         let (slot, generation) = (ticket.index(), ticket.generation());
         let waits_in_queue = match slot & INLINE_TICKET {
             0 => self.ops.table.find(slot, generation).map(|op| op.reserved),

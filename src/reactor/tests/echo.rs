@@ -67,8 +67,8 @@ fn a_server_echoes<S: Select>(mode: Mode) {
     let is_again = |ticket: &Ticket| ended[..first].iter().any(|old| old.index() == ticket.index());
     assert!(ended[first..].iter().any(is_again), "{mode:?}: no place was used again");
     for ticket in ended {
-        assert_eq!(reactor.rearm(ticket, Ready::READABLE), Err(Reason::Stale), "{mode:?}");
-        assert_eq!(reactor.fd(ticket).unwrap_err(), Reason::Stale, "{mode:?}");
+        assert_eq!(reactor.rearm(ticket, Ready::READABLE), Err(Refusal::Stale), "{mode:?}");
+        assert_eq!(reactor.fd(ticket).unwrap_err(), Refusal::Stale, "{mode:?}");
     }
     assert_eq!((reactor.len(), reactor.stale_events()), (1, 0), "{mode:?}");
 }
@@ -157,9 +157,9 @@ fn an_item_of_an_ended_watch_is_stale<S: Select + Fresh>(mode: Mode) {
     assert_eq!(third.index(), other.index(), "{mode:?}: the same place");
     // The program goes on with the second item.
     assert_eq!(items[1].ticket, other);
-    assert_eq!(reactor.fd(other).unwrap_err(), Reason::Stale, "{mode:?}");
-    assert_eq!(reactor.rearm(other, Ready::READABLE), Err(Reason::Stale), "{mode:?}");
-    assert_eq!(reactor.modify(other, Ready::WRITABLE, mode), Err(Reason::Stale), "{mode:?}");
+    assert_eq!(reactor.fd(other).unwrap_err(), Refusal::Stale, "{mode:?}");
+    assert_eq!(reactor.rearm(other, Ready::READABLE), Err(Refusal::Stale), "{mode:?}");
+    assert_eq!(reactor.modify(other, Ready::WRITABLE, mode), Err(Refusal::Stale), "{mode:?}");
     assert!(!reactor.cancel(other), "{mode:?}");
     // And the third watch is as it was.
     let news: Vec<_> = now(&mut reactor).into_iter().filter(|item| item.more).collect();

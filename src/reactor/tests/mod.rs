@@ -202,7 +202,7 @@ fn life_of_a_watch<S: Select + Fresh>(mode: Mode) {
         // The end gives the descriptor back, once, and is the last of it.
         assert!(reactor.cancel(ticket), "{name}");
         assert!(!reactor.cancel(ticket), "{name}: stale");
-        assert_eq!(reactor.rearm(ticket, Ready::READABLE), Err(Reason::Stale), "{name}");
+        assert_eq!(reactor.rearm(ticket, Ready::READABLE), Err(Refusal::Stale), "{name}");
         let last = only(now(&mut reactor));
         assert!(!last.more && last.ready.is_empty(), "{name}: {last:?}");
         end(last.fd.expect("the descriptor comes back")).read_exact(&mut [0; 8]).unwrap();
@@ -282,7 +282,7 @@ fn a_number_that_is_used_again_gets_none_of_its_predecessors_events<S: Select + 
     assert!(now(&mut reactor).is_empty(), "an event of the old watch");
     assert_eq!(reactor.stale_events(), 0, "its registration was removed");
     // An item of the old watch reaches no watch any more.
-    assert_eq!(reactor.fd(held.ticket).unwrap_err(), Reason::Stale);
+    assert_eq!(reactor.fd(held.ticket).unwrap_err(), Refusal::Stale);
     assert!(!reactor.cancel(held.ticket));
     second_peer.write_all(b"z").unwrap();
     assert_eq!(only(now(&mut reactor)).ticket, new);
@@ -325,7 +325,7 @@ fn what_cannot_be_watched_comes_back() {
         Reactor::with_config(&Config { max_operations: 1, ..Config::default() }).unwrap();
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let refused = reactor.submit(edge(file)).unwrap_err();
-    assert_eq!(refused.reason, Reason::Unsupported);
+    assert_eq!(refused.reason, Refusal::Unsupported);
     #[allow(clippy::unnecessary_fallible_conversions)] // not everywhere is a descriptor a file
     File::try_from(refused.value.into_fd()).unwrap().read_exact(&mut [0; 4]).unwrap();
 
@@ -333,7 +333,7 @@ fn what_cannot_be_watched_comes_back() {
     reactor.submit(edge(a)).unwrap();
     let refused = reactor.submit(edge(b)).unwrap_err();
     let (limit, count) = (Limit::Operations, 1);
-    assert_eq!(refused.reason, Reason::Full { limit, count });
+    assert_eq!(refused.reason, Refusal::Full { limit, count });
 }
 
 fn a_half_close_is_reported_to_who_reads_or_asks_for_it<S: Select + Fresh>() {
@@ -456,10 +456,10 @@ fn a_forked_child_leaves_its_parents_registrations_alone() {
     let said = fork::said_by_a_child(|| {
         let mut reactor = reactor.take().expect("it is there");
         let refused = reactor.complete(Wait::Now, &mut Completions::new());
-        let forked = refused.is_err_and(|error| Reason::of(&error) == Some(Reason::Forked));
+        let forked = refused.is_err_and(|error| Refusal::of(&error) == Some(Refusal::Forked));
         forked
             && !reactor.cancel(ticket)
-            && reactor.modify(ticket, Ready::NONE, Mode::Edge) == Err(Reason::Forked)
+            && reactor.modify(ticket, Ready::NONE, Mode::Edge) == Err(Refusal::Forked)
     });
     assert_ne!(said, Some(false), "what the child saw");
     let mut reactor = reactor.expect("it is the child's that is gone");

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::words::address::Address;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
-const NOT_CONNECTED: Result<Address, Reason> = Err(Reason::Os(libc::ENOTCONN));
+const NOT_CONNECTED: Result<Address, Refusal> = Err(Refusal::Os(libc::ENOTCONN));
 
 /// A listener at `at` and a connection to `to`: the listener, the client's end, the server's end,
 /// and the peer that the accepted handle named.
@@ -65,7 +65,7 @@ fn both_ends_have_addresses() {
     assert_eq!(c.error_kind(), Some(ErrorKind::Os(libc::ECONNRESET)));
     assert_eq!(watcher.peer_address(server), NOT_CONNECTED);
     assert_eq!(watcher.local_address(server).unwrap(), at);
-    assert_eq!(watcher.local_address(client), Err(Reason::Stale));
+    assert_eq!(watcher.local_address(client), Err(Refusal::Stale));
 }
 
 /// A listener at every address; a connect to no address goes to this machine, and says so.

@@ -4,7 +4,7 @@ use super::*;
 use crate::file::OpenOptions;
 use crate::memory::buf::Buf;
 use crate::op::OpCode;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 use crate::words::source::Ticket;
 
 /// The faults that only such a kernel has.
@@ -221,7 +221,7 @@ fn an_aborted_source_takes_no_writes_while_the_kernel_has_its_read() {
             ended.extend(wait(&mut watcher).iter().map(|c| (c.token, c.error_kind())));
             if !ended.iter().any(|&(token, _)| token == 1) {
                 let rejected = watcher.submit(Op::write(here, "late")).unwrap_err();
-                assert_eq!(rejected.reason, Reason::Stale);
+                assert_eq!(rejected.reason, Refusal::Stale);
                 refused += 1;
             }
         }

@@ -22,7 +22,7 @@ fn run(steps: usize) -> (u64, u64, String) {
                 let source = watcher.attach(socket)?;
                 watcher.submit(Op::read_exact(source, vec![0; 5000], 5000).token(7))?;
             }
-            Ok(Done::ConnectedTo(_)) => {
+            Ok(Done::Connected(_)) => {
                 watcher.submit(Op::write(c.source, vec![1; 5000]))?;
             }
             Ok(Done::Read(_)) => {

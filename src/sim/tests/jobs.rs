@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
-use crate::words::error::{Limit, Reason};
+use crate::words::error::{Limit, Refusal};
 
 /// The order in which twenty jobs end, when the last one does, and the hash of the run.
 fn order(seed: u64) -> (Vec<u64>, Duration, u64) {
@@ -102,7 +102,7 @@ fn a_job_that_has_begun_ends_late() {
             }
         }
         let closed = watcher.wait(&mut Completions::new()).unwrap_err();
-        assert_eq!(Reason::of(&closed), Some(Reason::Closed));
+        assert_eq!(Refusal::of(&closed), Some(Refusal::Closed));
         assert_eq!(ran.load(Relaxed), 2);
     }
 }
@@ -120,7 +120,7 @@ fn jobs_are_bounded_and_dropped_with_their_watcher() {
     watcher.submit(job()).unwrap();
     watcher.submit(job()).unwrap();
     let refused = watcher.submit(job().token(9)).unwrap_err();
-    assert_eq!(refused.reason, Reason::Full { limit: Limit::Jobs, count: 2 });
+    assert_eq!(refused.reason, Refusal::Full { limit: Limit::Jobs, count: 2 });
     assert_eq!(Arc::strong_count(&alive), 4, "it comes back whole");
     while watcher.counters().in_flight > 0 {
         wait(&mut watcher);

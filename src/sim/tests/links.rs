@@ -35,7 +35,7 @@ impl Two {
         let server = self.sim.run(all, |_, watcher, c| {
             match c.result? {
                 Done::Accepted(socket) => server = Some(watcher.attach(socket)?),
-                Done::ConnectedTo(_) => connected = true,
+                Done::Connected(_) => connected = true,
                 other => panic!("{other:?}"),
             }
             Ok(server.filter(|_| connected))
@@ -98,7 +98,7 @@ fn hosts_have_their_addresses() {
     assert_eq!(from.ip().unwrap().ip().to_string(), "10.0.0.2");
     assert_eq!(two.server.peer_address(server).unwrap(), from);
     two.client.submit(Op::connect(([127, 0, 0, 1], 9))).unwrap();
-    let Ok(Done::Connected(socket)) = wait_one(&mut two.client).result else { panic!() };
+    let Ok(Done::Socket(socket)) = wait_one(&mut two.client).result else { panic!() };
     assert_eq!(socket.peer(), Some((CLIENT, 9).into()));
     let socket = two.client.attach(socket).unwrap();
     assert_eq!(two.client.peer_address(socket).unwrap(), Address::from((CLIENT, 9)));

@@ -172,7 +172,7 @@ fn connection(watcher: &mut Simulated) -> (Source, Source) {
     while client.is_none() || server.is_none() {
         for c in wait(watcher) {
             match c.result.unwrap() {
-                Done::Connected(socket) => client = Some(watcher.attach(socket).unwrap()),
+                Done::Socket(socket) => client = Some(watcher.attach(socket).unwrap()),
                 Done::Accepted(socket) => server = Some(watcher.attach(socket).unwrap()),
                 other => panic!("{other:?}"),
             }
@@ -221,7 +221,7 @@ fn echo(sim: &Sim, bytes: &[u8], chunk: usize) -> Vec<u8> {
                 (CONNECT, Ok(Done::Addresses(found))) => {
                     watcher.submit(Op::connect(found[0]).token(CONNECT)).unwrap();
                 }
-                (CONNECT, Ok(Done::Connected(socket))) => {
+                (CONNECT, Ok(Done::Socket(socket))) => {
                     client = watcher.attach(socket).unwrap();
                     heard.clear();
                     watcher.submit(Op::write(client, asked.to_vec()).token(ASK)).unwrap();
@@ -378,7 +378,7 @@ fn nobody_listens() {
     let listener = watcher.listen_with(ADDRESS, ListenOptions::default().backlog(0)).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
-    let Ok(Done::Connected(socket)) = wait_one(&mut watcher).result else {
+    let Ok(Done::Socket(socket)) = wait_one(&mut watcher).result else {
         panic!("there was room for one")
     };
     let first = watcher.attach(socket).unwrap();
@@ -402,7 +402,7 @@ fn a_full_backlog_makes_clients_wait() {
     assert_eq!(done.len(), 2, "{done:?}");
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     while watcher.wait_timeout(&mut done, HOUR).unwrap() > 0 {}
-    let connected = |c: &&Completion| matches!(c.result, Ok(Done::Connected(_)));
+    let connected = |c: &&Completion| matches!(c.result, Ok(Done::Socket(_)));
     let accepted = |c: &&Completion| matches!(c.result, Ok(Done::Accepted(_)));
     assert_eq!(done.iter().filter(connected).count(), 5);
     assert_eq!(done.iter().filter(accepted).count(), 5);
@@ -415,7 +415,7 @@ fn an_accept_that_is_always_denied_ends() {
     let mut watcher = watcher(&sim);
     let listener = watcher.listen(ADDRESS).unwrap();
     watcher.submit(Op::connect(ADDRESS)).unwrap();
-    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Connected(_))));
+    assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Socket(_))));
     let start = watcher.update_now();
     watcher.submit(Op::accept(listener).multishot()).unwrap();
     assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Os(libc::EPERM)));
@@ -616,7 +616,7 @@ fn watchers_share_the_network_and_the_clock() {
             }
         } else if client.try_wait(&mut done).unwrap() > 0 {
             for c in done.drain(..) {
-                if let Done::Connected(socket) = c.result.unwrap() {
+                if let Done::Socket(socket) = c.result.unwrap() {
                     let socket = client.attach(socket).unwrap();
                     client.submit(Op::write(socket, "ping")).unwrap();
                 }

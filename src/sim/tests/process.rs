@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sys::signals::{SIGTERM, SIGUSR1, SIGUSR2};
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 /// Signals, children and timers in one run: the completions in order, and the hash of the trace.
 fn run(seed: u64, faults: Faults, last: i32) -> (Vec<String>, u64) {
@@ -126,7 +126,7 @@ fn a_child_ends_once() {
         panic!("it has ended");
     };
     assert!(status.success());
-    assert_eq!(watcher.child(pid), Err(Reason::Os(libc::ECHILD)));
+    assert_eq!(watcher.child(pid), Err(Refusal::Os(libc::ECHILD)));
     assert!(!sim.exit(pid, 0), "it was reaped");
 }
 

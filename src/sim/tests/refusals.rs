@@ -1,7 +1,7 @@
 //! A simulation refuses unsupported operations with a reason of their own.
 
 use super::*;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 #[test]
 fn a_socket_is_no_file_and_there_are_no_directories() {
@@ -19,7 +19,7 @@ fn a_socket_is_no_file_and_there_are_no_directories() {
     ] {
         let code = op.code();
         let refused = watcher.submit(op).unwrap_err();
-        assert_eq!(refused.reason, Reason::Unsupported, "{code:?}");
+        assert_eq!(refused.reason, Refusal::Unsupported, "{code:?}");
     }
     for op in
         [Op::create_dir("a", 0o755), Op::read_dir("a"), Op::symlink("a", "b"), Op::statfs("a")]
@@ -28,7 +28,7 @@ fn a_socket_is_no_file_and_there_are_no_directories() {
         let unsupported = Some(ErrorKind::Os(libc::EOPNOTSUPP));
         assert_eq!(wait_one(&mut watcher).error_kind(), unsupported);
     }
-    assert_eq!(watcher.fd(source).unwrap_err(), Reason::NoDescriptor);
+    assert_eq!(watcher.fd(source).unwrap_err(), Refusal::NoDescriptor);
 }
 
 /// What the pages of these operations say of the simulation.
@@ -41,7 +41,7 @@ fn descriptors_and_sockets_of_the_system_have_no_place_here() {
     let datagrams = sim.datagram(([10, 0, 0, 1], 9)).unwrap();
     let datagrams = watcher.attach(datagrams).unwrap();
     for op in [Op::send_descriptors(datagrams, "x", Vec::new()), Op::recv_descriptors(datagrams)] {
-        assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::Unsupported);
+        assert_eq!(watcher.submit(op).unwrap_err().reason, Refusal::Unsupported);
     }
     let unsupported = Some(ErrorKind::Os(libc::EOPNOTSUPP));
     for op in [Op::send_descriptors(stream, "x", Vec::new()), Op::recv_descriptors(stream)] {
@@ -57,7 +57,7 @@ fn descriptors_and_sockets_of_the_system_have_no_place_here() {
     }
     let (simulated, _other) = sim.pair();
     let op = Op::connect_with(simulated, ([10, 0, 0, 1], 80));
-    assert_eq!(watcher.submit(op).unwrap_err().reason, Reason::NoDescriptor);
+    assert_eq!(watcher.submit(op).unwrap_err().reason, Refusal::NoDescriptor);
     // A datagram to an internet address that no socket has is lost.
     watcher.submit(Op::send_to(datagrams, "lost", ([10, 0, 0, 2], 9))).unwrap();
     assert!(matches!(wait_one(&mut watcher).result, Ok(Done::Written { bytes: 4, .. })));

@@ -99,7 +99,7 @@ fn attempts_to_connect_are_a_delay_apart() {
         let (source, _) = watcher.connect(list, ConnectOptions::default()).unwrap();
         let [c] = wait(&mut watcher).try_into().expect("one completion");
         assert_eq!(c.source, source);
-        assert!(matches!(c.result, Ok(Done::ConnectedTo(_))), "{c:?}");
+        assert!(matches!(c.result, Ok(Done::Connected(_))), "{c:?}");
         (sim.now() - start, sim.trace_hash())
     };
     let (took, hash) = run();

@@ -1,7 +1,7 @@
 //! Several watchers that take turns; notes and random numbers; the error when no event is left.
 
 use super::*;
-use crate::words::error::Reason;
+use crate::words::error::Refusal;
 
 /// Three clients and a server, each in a watcher of its own: what the server has heard, in order,
 /// and the hash of the run.
@@ -22,7 +22,7 @@ fn heard(seed: u64, faults: &Faults) -> (Vec<u8>, u64) {
                 let source = watcher.attach(socket)?;
                 watcher.submit(Op::read(source).multishot())?;
             }
-            Done::ConnectedTo(_) => drop(watcher.submit(Op::write(c.source, vec![who as u8; 2]))?),
+            Done::Connected(_) => drop(watcher.submit(Op::write(c.source, vec![who as u8; 2]))?),
             Done::Read(data) => bytes.extend_from_slice(&data),
             Done::Written { .. } => {}
             other => panic!("{other:?}"),
@@ -125,11 +125,11 @@ fn a_run_ends_with_an_error_a_stranger_or_when_all_are_closed() {
         watcher.close();
         Ok(None)
     });
-    assert_eq!(Reason::of(&error.unwrap_err()), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error.unwrap_err()), Some(Refusal::Closed));
     assert_eq!(ends, [(0, Some(ErrorKind::Closed)), (1, None)]);
     // There is no watcher to wait for.
     let error = sim.run::<()>(&mut [], |_, _, _| Ok(None)).unwrap_err();
-    assert_eq!(Reason::of(&error), Some(Reason::Closed));
+    assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
 }
 
 /// C1: what a run has not handed out stays for the next run, or the next wait, in its order.

@@ -61,7 +61,7 @@ fn what_is_denied_is_told() {
         }
         for errno in [libc::ENFILE, libc::ENOMEM] {
             let error = denied(number, errno, None, || Aio::open(64).err()).unwrap();
-            assert_eq!(crate::Reason::of(&error), Some(crate::Reason::Os(errno)));
+            assert_eq!(crate::Refusal::of(&error), Some(crate::Refusal::Os(errno)));
             assert!(error.to_string().starts_with(step), "{error}");
         }
     }

@@ -189,7 +189,7 @@ fn a_full_queue_names_its_bound() {
         pool.submit(key, Lane::Normal, gate.work(key));
     }
     let refused = pool.workers.submit(3, Lane::High, JobClass::Quick, call(|| 33)).unwrap_err();
-    assert_eq!(refused.reason, Reason::Full { limit: Limit::Jobs, count: 3 });
+    assert_eq!(refused.reason, Refusal::Full { limit: Limit::Jobs, count: 3 });
     assert!(refused.to_string().contains("3 jobs"), "{refused}");
     assert_eq!(refused.value.run(), 33);
     gate.open(3);
@@ -327,7 +327,7 @@ fn stop_drops_what_waits_and_lets_the_rest_end() {
     assert_eq!(drops.load(Ordering::SeqCst), 8);
     assert_eq!((pool.workers.in_flight(), pool.workers.counts().cancelled), (2, 8));
     let refused = pool.workers.submit(10, Lane::High, JobClass::Quick, call(|| 10)).unwrap_err();
-    assert_eq!(refused.reason, Reason::Closed);
+    assert_eq!(refused.reason, Refusal::Closed);
     gate.open(2);
     pool.keys(2);
     assert!(pool.workers.stop(HANGS), "they have ended by themselves");
@@ -361,7 +361,7 @@ fn a_thread_that_cannot_be_made() {
     };
     stack(&pool, Some(1 << 48));
     let refused = pool.workers.submit(0, Lane::Normal, JobClass::Quick, call(|| 7)).unwrap_err();
-    assert!(matches!(refused.reason, Reason::Os(_)), "{refused:?}");
+    assert!(matches!(refused.reason, Refusal::Os(_)), "{refused:?}");
     assert_eq!((refused.value.run(), pool.threads(), pool.workers.in_flight()), (7, 0, 0));
     stack(&pool, None);
     let gate = Gate::new();

@@ -415,7 +415,7 @@ impl Clients {
     fn take(&mut self, c: Completion, now_ns: u64) -> io::Result<()> {
         let (index, code, more) = (c.token as u32, c.code(), c.has_more());
         match c.result {
-            Ok(Done::Connected(socket)) => {
+            Ok(Done::Socket(socket)) => {
                 let source = self.watcher.attach(socket)?;
                 self.watcher.submit(Op::read(source).multishot().token(index.into()))?;
                 let connection = &mut self.connections[index as usize];

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use windlass::driver::Driver;
 use windlass::net::DatagramOptions;
-use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, Reason, Source, Watcher};
+use windlass::{
+    Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Source, Watcher,
+};
 
 use super::conn::*;
 use super::events::Pending;

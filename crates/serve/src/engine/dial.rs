@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::net::ConnectOptions;
-use windlass::{Address, Handle, Reason, SourceKind, Watcher};
+use windlass::{Address, Handle, Refusal as Reason, SourceKind, Watcher};
 
 use super::conn::*;
 use super::events::{Gone, Pending};

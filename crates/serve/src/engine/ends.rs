@@ -1,7 +1,7 @@
 //! How connections end: close after the output, half-close, abort, detach, failure.
 
 use windlass::driver::Driver;
-use windlass::{ErrorKind, Op, Reason, Source, Watcher};
+use windlass::{ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use super::conn::*;
 use super::events::{Gone, Pending, Phase};

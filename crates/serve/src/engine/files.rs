@@ -14,7 +14,7 @@ use std::fs::File;
 use std::ops::{Bound, RangeBounds};
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completion, ErrorKind, Op, Reason, Source, Watcher};
+use windlass::{Buf, Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use super::conn::*;
 use super::events::Event;

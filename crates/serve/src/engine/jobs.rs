@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use windlass::driver::{Driver, Task, discard};
-use windlass::{Done, Error, ErrorKind, Message, Op, Reason, Ticket, Watcher};
+use windlass::{Done, Error, ErrorKind, Message, Op, Refusal as Reason, Ticket, Watcher};
 
 use super::conn::*;
 use super::events::Pending;

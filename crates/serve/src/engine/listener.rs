@@ -6,7 +6,8 @@ use std::time::Duration;
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions, SocketOption};
 use windlass::{
-    Address, Completion, Done, ErrorKind, Handle, Op, Reason, Rejected, Source, Ticket, Watcher,
+    Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Refused as Rejected,
+    Source, Ticket, Watcher,
 };
 
 use super::balance::Choice;
@@ -290,7 +291,7 @@ impl<S: Default> Engine<S> {
     ) -> Option<Event<S>> {
         let id = self.table.id(index);
         match completion.result {
-            Ok(Done::ConnectedTo(address)) => {
+            Ok(Done::Connected(address)) => {
                 self.opens(id);
                 self.counts.connected += 1;
                 if self.table.place(index).flags & OVER != 0 {

@@ -2,7 +2,7 @@
 
 use windlass::driver::Driver;
 use windlass::net::SocketOption;
-use windlass::{Reason, Source, Watcher};
+use windlass::{Refusal as Reason, Source, Watcher};
 
 use super::conn::Id;
 use super::listener::Request;

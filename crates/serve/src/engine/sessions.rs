@@ -408,7 +408,7 @@ impl<S> Engine<S> {
                 Ok(_) => {}
                 Err(refused) => {
                     self.sessions.vacant_sends.push(slot);
-                    if matches!(refused.reason, windlass::Reason::Full { .. }) {
+                    if matches!(refused.reason, windlass::Refusal::Full { .. }) {
                         // It goes first in the next flush.
                         self.sessions.outbox.push_front((id, refused.value.into_buf()));
                         self.requests = true;

@@ -14,8 +14,8 @@ use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{
-    Address, AlignedBuf, Complete, Completion, Completions, Counters, Handle, Op, Reason, Rejected,
-    Source, SourceKind, Submit, Submitter, Ticket, Watcher,
+    Address, AlignedBuf, Complete, Completion, Completions, Counters, Handle, Op,
+    Refusal as Reason, Refused as Rejected, Source, SourceKind, Submit, Submitter, Ticket, Watcher,
 };
 
 /// A driver around another one, which makes a span of the crate [`tracing`](::tracing) for each

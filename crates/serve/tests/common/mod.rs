@@ -15,8 +15,8 @@ use windlass::driver::{Driver, OpCode};
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op, Reason,
-    Source, Watcher,
+    Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op,
+    Refusal, Source, Watcher,
 };
 use windlass_serve::{Handler, Running, Server};
 
@@ -294,7 +294,7 @@ impl<D: Driver, H: Handler> Bench<D, H> {
     /// Submits an operation of a client; refused only if its connect has failed, or it has closed.
     fn submit(&mut self, client: Source, op: Op) {
         if let Err(refused) = self.watcher.submit(op.token(CLIENT)) {
-            assert!(matches!(refused.reason, Reason::Os(_) | Reason::Stale), "{refused}");
+            assert!(matches!(refused.reason, Refusal::Os(_) | Refusal::Stale), "{refused}");
             self.clients.all.get_mut(&client).expect("a client").is_broken = true;
         }
     }

@@ -11,7 +11,7 @@ use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::{
     Address, Buf, Complete, Completion, Completions, Counters, Error, ErrorKind, Handle, Limit, Op,
-    Reason, Rejected, Source, Submit, Submitter, Ticket,
+    Refusal, Refused, Source, Submit, Submitter, Ticket,
 };
 
 /// What the driver is told, and what it has done.
@@ -71,10 +71,10 @@ impl<D> Refusing<D> {
 impl<D: Driver> Submit for Refusing<D> {
     type Op = Op;
 
-    fn submit(&mut self, op: Op) -> Result<Ticket, Rejected<Op>> {
+    fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         if self.orders.refuses(op.code()) {
-            let reason = Reason::Full { limit: Limit::Operations, count: 1 };
-            return Err(Rejected { reason, value: op });
+            let reason = Refusal::Full { limit: Limit::Operations, count: 1 };
+            return Err(Refused { reason, value: op });
         }
         self.inner.submit(op)
     }
@@ -121,18 +121,18 @@ macro_rules! pass_on {
 
 impl<D: Driver> Driver for Refusing<D> {
     pass_on! {
-        fn attach(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
-        fn attach_shared(&mut self, handle: Handle) -> Result<Source, Rejected<Handle>>;
-        fn detach(&mut self, source: Source) -> Result<Handle, Reason>;
+        fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
+        fn attach_shared(&mut self, handle: Handle) -> Result<Source, Refused<Handle>>;
+        fn detach(&mut self, source: Source) -> Result<Handle, Refusal>;
         fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source>;
         fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Source>;
         fn abort(&mut self, source: Source) -> bool;
         fn cancel_all(&mut self, source: Source) -> usize;
         fn close(&mut self);
-        fn pool(&mut self) -> Result<&mut Pool, Reason>;
+        fn pool(&mut self) -> Result<&mut Pool, Refusal>;
         fn update_now(&mut self) -> Instant;
-        fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Reason>;
-        fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Reason>;
+        fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
+        fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Refusal>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
     }
@@ -141,24 +141,24 @@ impl<D: Driver> Driver for Refusing<D> {
         &mut self,
         addresses: Vec<Address>,
         options: ConnectOptions,
-    ) -> Result<(Source, Ticket), Reason> {
+    ) -> Result<(Source, Ticket), Refusal> {
         self.inner.connect(addresses, options)
     }
 
-    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason> {
+    fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
         self.inner.is_in_flight(ticket)
     }
 
-    fn queued_bytes(&self, source: Source) -> Result<usize, Reason> {
+    fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         self.inner.queued_bytes(source)
     }
 
     #[cfg(unix)]
-    fn fd(&mut self, source: Source) -> Result<std::os::fd::BorrowedFd<'_>, Reason> {
+    fn fd(&mut self, source: Source) -> Result<std::os::fd::BorrowedFd<'_>, Refusal> {
         self.inner.fd(source)
     }
 
-    fn local_address(&self, source: Source) -> Result<Address, Reason> {
+    fn local_address(&self, source: Source) -> Result<Address, Refusal> {
         self.inner.local_address(source)
     }
 

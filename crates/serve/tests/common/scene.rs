@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use windlass::driver::Driver;
 use windlass::net::ConnectOptions;
 use windlass::{
-    Address, Buf, Builder, Completion, Completions, Op, Reason, Source, Submitter, Watcher,
+    Address, Buf, Builder, Completion, Completions, Op, Refusal, Source, Submitter, Watcher,
 };
 use windlass_serve::{Action, Config, Context, Handler, IoMode, Remote, Report, Running, Server};
 
@@ -334,7 +334,7 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
 
     fn submit(&mut self, client: Source, op: Op) {
         if let Err(refused) = self.watcher.submit(op.token(CLIENT)) {
-            assert!(matches!(refused.reason, Reason::Os(_) | Reason::Stale), "{refused}");
+            assert!(matches!(refused.reason, Refusal::Os(_) | Refusal::Stale), "{refused}");
             self.clients.all.get_mut(&client).expect("a client").is_broken = true;
         }
     }

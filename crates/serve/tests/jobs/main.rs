@@ -15,7 +15,7 @@ use common::turns::Turns;
 use common::{Bench, Clients, Harness, PATIENCE, bench, bench_with};
 use windlass::driver::Driver;
 use windlass::sim::Sim;
-use windlass::{Buf, Message, Reason, Watcher};
+use windlass::{Buf, Message, Watcher};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Detached, Event, Handler, JobError, Limits,
     Refusal, Server, Work,
@@ -502,7 +502,7 @@ fn jobs_fail_when_the_watcher_takes_none<T: Harness>() {
     let Some(Event::JobFailed { id: of, error }) = l.engine.next_event(&mut l.watcher) else {
         panic!("no event of the job");
     };
-    assert_eq!((of, error), (id, JobError::Refused(Reason::Closed)));
+    assert_eq!((of, error), (id, JobError::Refused(windlass::Refusal::Closed)));
     assert_eq!((l.engine.counts().jobs.failed, l.engine.jobs()), (1, 0));
 }
 
