@@ -1,9 +1,14 @@
 //! Completion I/O without an async runtime: submit operations to one [`Watcher`], wait for their
 //! completions.
 //!
-//! One wait covers sockets, files, pipes, timers, jobs and messages from other threads. The program
-//! owns its loop, its memory and its time: there are no futures and no callbacks. Worker threads
-//! start only for work that would block the loop, such as opening a file.
+//! Tests run the same program on a [simulated kernel](sim), with virtual time, seeded faults and
+//! crashes. One wait covers sockets, files, pipes, timers, jobs and messages from other threads.
+//! The program owns its loop, its memory and its time: there are no futures and no callbacks.
+//! Worker threads start only for work that would block the loop, such as opening a file.
+//!
+//! Which crate? With windlass you write the loop. With windlass-serve, which builds on it, you
+//! write callbacks, and it has the loops, limits and back-pressure of a server. For `async fn` use
+//! tokio or compio: windlass has no futures yet.
 //!
 //! ```
 //! use windlass::{Completions, Done, Op, Watcher};

@@ -6,8 +6,18 @@ use std::process::Command;
 
 /// Servers that are part of this program, in the order of the tables; the first is the base of the
 /// ratios.
-const INSIDE: &[&str] =
-    &["raw-epoll", "raw-uring", "windlass", "windlass-uring", "mio", "tokio", "compio", "monoio"];
+const INSIDE: &[&str] = &[
+    "raw-epoll",
+    "raw-epoll-again",
+    "raw-uring",
+    "windlass",
+    "windlass-uring",
+    "mio",
+    "tokio",
+    "tokio-readable",
+    "compio",
+    "monoio",
+];
 /// Servers in Go, built where Go is installed.
 const GO: &[&str] = &["gaio", "nbio", "gnet"];
 
@@ -15,6 +25,16 @@ const GO: &[&str] = &["gaio", "nbio", "gnet"];
 pub struct Peer {
     pub name: String,
     pub command: Result<Vec<String>, String>,
+}
+
+/// The name of a server for a reader: with the buffer that each of its idle connections keeps.
+pub fn label(name: &str) -> String {
+    match name {
+        "raw-epoll-again" => "raw-epoll, once more".into(),
+        "tokio" | "compio" | "monoio" => format!("{name}, 16 KiB buffer"),
+        "tokio-readable" => "tokio, readable()".into(),
+        _ => name.into(),
+    }
 }
 
 /// All servers that echo. Builds those that have to be built.

@@ -11,14 +11,20 @@ use crate::table;
 pub struct Panel {
     pub title: String,
     pub logarithmic: bool,
+    /// Digits behind the point of a figure.
+    pub decimals: usize,
     pub bars: Vec<(String, Estimate)>,
 }
 
 const WIDTH: u32 = 880;
 const ROW: u32 = 26;
 const HEAD: u32 = 44;
+/// The room for the legend below the panels.
+const FOOT: u32 = 30;
+const LEGEND: &str =
+    "A bar is a median. The line through its end is its 95 % interval, resampled by run.";
 /// Where the bars start, and the room for figures behind the longest.
-const LEFT: i32 = 170;
+const LEFT: i32 = 210;
 const RIGHT: i32 = 150;
 
 const OURS: RGBColor = RGBColor(0x1f, 0x6f, 0xb2);
@@ -26,7 +32,8 @@ const OTHERS: RGBColor = RGBColor(0xa9, 0xb4, 0xc0);
 
 /// Draws the panels one below the other into `results/NAME.svg`.
 pub fn panels(name: &str, panels: &[Panel]) -> io::Result<()> {
-    let height: u32 = panels.iter().map(|panel| HEAD + ROW * panel.bars.len() as u32 + 16).sum();
+    let rows = panels.iter().map(|panel| HEAD + ROW * panel.bars.len() as u32 + 16);
+    let height: u32 = rows.sum::<u32>() + FOOT;
     let path = table::directory()?.join(format!("{name}.svg"));
     let area = SVGBackend::new(&path, (WIDTH, height)).into_drawing_area();
     draw(&area, panels).map_err(|error| io::Error::other(error.to_string()))
@@ -67,16 +74,13 @@ fn draw(area: &Area<'_>, panels: &[Panel]) -> Result<(), Box<dyn std::error::Err
                 let whisker = vec![(at(value.low), middle), (at(value.high), middle)];
                 area.draw(&PathElement::new(whisker, BLACK))?;
             }
-            let figure = if panel.logarithmic || value.median >= 100.0 {
-                format!("{:.0}", value.median)
-            } else {
-                format!("{:.2}", value.median)
-            };
+            let figure = format!("{:.*}", panel.decimals, value.median);
             let behind = (at(value.high.max(value.median)) + 8, y + 3);
             area.draw(&Text::new(figure, behind, text.clone()))?;
         }
         top += (HEAD + ROW * panel.bars.len() as u32 + 16) as i32;
     }
+    area.draw(&Text::new(LEGEND, (12, top + 8), text))?;
     area.present()?;
     Ok(())
 }

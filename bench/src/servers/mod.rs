@@ -46,7 +46,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         _ => arguments.end()?,
     }
     match name.as_str() {
-        "raw-epoll" => raw_epoll::serve(port),
+        "raw-epoll" | "raw-epoll-again" => raw_epoll::serve(port),
         "raw-uring" => raw_uring::serve(port),
         "windlass" => windlass::serve(port, DriverKind::Auto),
         "windlass-uring" => windlass::serve(port, DriverKind::Uring),
@@ -54,6 +54,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "mio" => mio::serve(port),
         "threads" => threads::serve(port),
         "tokio" => tokio::serve(port),
+        "tokio-readable" => tokio::serve_readable(port),
         "compio" => compio::serve(port),
         "monoio" => monoio::serve(port),
         other => Err(invalid(format!("{other:?} is no server"))),

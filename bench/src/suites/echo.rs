@@ -62,13 +62,13 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
                 format!("{:.0}", stats::median(&p99[at].values)),
             ]);
             if index == SHOWN {
-                bars.push((rate.server.clone(), rate.ratio(&rates[0])));
+                bars.push((peers::label(&rate.server), rate.ratio(&rates[0])));
             }
         }
         table.finish(&format!("echo-{}x{}", case.connections, case.size))?;
     }
     let title = format!("Echo, 64 connections × 64 B: rate, {} = 1", names[0]);
-    Ok(Panel { title, logarithmic: false, bars })
+    Ok(Panel { title, logarithmic: false, decimals: 2, bars })
 }
 
 /// Messages per second, microseconds of the server's processor per message, and the median and the

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,14 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
                     (Ok(program), "libuv") => (program, None),
                     _ => (&ours, Some("read-file")),
                 };
-                Ok([measure(program, command, &path, depth, seconds, direct)?])
+                if !direct {
+                    cache(&path)?;
+                }
+                let rate = measure(program, command, &path, depth, seconds, direct)?;
+                if !direct && missing(&path)? > 0 {
+                    return Err(io::Error::other("the page cache has lost pages of the file"));
+                }
+                Ok([rate])
             })?;
             let kind = if direct { "O_DIRECT" } else { "page cache" };
             for rate in &rates {
@@ -61,7 +69,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
     }
     table.finish("files")?;
     let title = format!("windlass: random reads, {} = 1", names[0]);
-    Ok(Panel { title, logarithmic: true, bars })
+    Ok(Panel { title, logarithmic: true, decimals: 2, bars })
 }
 
 /// A file of random bytes beside the results; it is made once.
@@ -80,6 +88,40 @@ fn file() -> io::Result<PathBuf> {
     }
     file.sync_all()?;
     Ok(path)
+}
+
+/// Reads the file once, so that the page cache has all of it, and checks that.
+fn cache(path: &Path) -> io::Result<()> {
+    io::copy(&mut File::open(path)?, &mut io::sink())?;
+    match missing(path)? {
+        0 => Ok(()),
+        pages => Err(io::Error::other(format!("the page cache has no room for {pages} pages"))),
+    }
+}
+
+/// How many pages of the file are not in the page cache: mincore(2) says it of a mapping.
+#[allow(unsafe_code)] // a mapping has no safe form here
+fn missing(path: &Path) -> io::Result<usize> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len() as usize;
+    let mut states = vec![0_u8; len.div_ceil(4096)];
+    // SAFETY: the kernel chooses a free address for a new read-only mapping of an open file.
+    let at = unsafe {
+        let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+        libc::mmap(std::ptr::null_mut(), len, access, kind, file.as_raw_fd(), 0)
+    };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping has `len` bytes, and `states` has a byte for each of its pages.
+    let answer = unsafe { libc::mincore(at, len, states.as_mut_ptr()) };
+    let error = io::Error::last_os_error();
+    // SAFETY: nothing points into the mapping.
+    unsafe { libc::munmap(at, len) };
+    if answer < 0 {
+        return Err(error);
+    }
+    Ok(states.iter().filter(|state| **state & 1 == 0).count())
 }
 
 /// Reads per second of a program on processor 0.

@@ -20,12 +20,12 @@ pub fn run(arguments: &mut Arguments) -> io::Result<Panel> {
     let mut bars = Vec::new();
     for (name, command) in peers::usable(peers::echo_servers()?, &only)? {
         let bytes = measure(&command, connections)?;
-        table.row(&[name.clone(), format!("{bytes:.0}")]);
-        bars.push((name, Estimate { median: bytes, low: bytes, high: bytes }));
+        table.row(&[peers::label(&name), format!("{bytes:.0}")]);
+        bars.push((peers::label(&name), Estimate { median: bytes, low: bytes, high: bytes }));
     }
     table.finish("idle")?;
     let title = "Resident bytes per idle connection (logarithmic axis)".into();
-    Ok(Panel { title, logarithmic: true, bars })
+    Ok(Panel { title, logarithmic: true, decimals: 0, bars })
 }
 
 /// The memory that the second half of the connections adds. So memory that the server takes once is
