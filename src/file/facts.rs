@@ -2,6 +2,7 @@
 //! refused once.
 
 use crate::sys::fd::RawFd;
+use crate::sys::target::Target;
 use crate::sys::{OpenMode, fs, stat};
 
 /// The facts of a file, packed into one word of its source.
@@ -17,6 +18,8 @@ const SYNCHRONOUS: u64 = 1 << 5;
 /// The alignments of memory and of offsets, as logarithms.
 const MEMORY_SHIFT: u32 = 8;
 const OFFSET_SHIFT: u32 = 16;
+/// An offset that no file reaches.
+const BEYOND: u64 = 1 << 62;
 
 impl Facts {
     /// The facts of a file: how it is open, and the alignments of memory and offsets for direct I/O
@@ -44,9 +47,23 @@ impl Facts {
     /// Asks the system for the facts of a file.
     pub(crate) fn of(fd: RawFd) -> Facts {
         let how = fs::how_open(fd);
-        let known = if how.direct { stat::of_descriptor(fd).ok() } else { None };
-        let alignment = known.and_then(|stat| stat.direct).map(|size| (size.memory, size.offset));
-        Facts::new(how, alignment)
+        if !how.direct {
+            return Facts::new(how, None);
+        }
+        let alignment = stat::known_alignment(fd).map(|size| (size.memory, size.offset));
+        let mut facts = Facts::new(how, alignment);
+        // A ring asks no file system whether it can keep from waiting: it would find out at the
+        // first write. A read beyond the end of any file asks, and moves nothing. A file that
+        // cannot be read is trusted if it says its alignment, which those that wait do not.
+        let refused = match -fs::read_now(fd, Target::from_slice(&mut [0]), BEYOND) as i32 {
+            libc::EOPNOTSUPP => true,
+            libc::EBADF => alignment.is_none(),
+            _ => false,
+        };
+        if refused {
+            facts.refuse();
+        }
+        facts
     }
 
     pub(crate) const fn from_bits(bits: u64) -> Facts {
@@ -90,18 +107,23 @@ impl Facts {
         !self.has(NOT_NOW)
     }
 
-    /// Notes that any read may have to wait: the file system cannot read without waiting.
-    pub(crate) fn never_read_now(&mut self) {
+    /// Notes why a read could not be tried without waiting: with `EOPNOTSUPP` the file system has
+    /// answered, else the system has no such call.
+    pub(crate) fn cannot_read_now(&mut self, errno: i32) {
         self.0 |= NOT_NOW;
+        if errno == libc::EOPNOTSUPP {
+            self.refuse();
+        }
     }
 
-    /// Whether the kernel has refused to do the file's direct reads and writes without waiting.
-    pub(crate) const fn is_direct_refused(self) -> bool {
+    /// Whether the file system cannot read and write without waiting. Then the kernel would wait
+    /// in the call that hands it the work, and threads do it.
+    pub(crate) const fn is_refused(self) -> bool {
         self.has(REFUSED)
     }
 
-    /// Notes that the kernel cannot do direct reads and writes of the file without waiting.
-    pub(crate) fn refuse_direct(&mut self) {
+    /// Notes that the file system cannot read and write without waiting.
+    pub(crate) fn refuse(&mut self) {
         self.0 |= REFUSED;
     }
 
@@ -126,11 +148,12 @@ mod tests {
         let mut facts = Facts::new(OpenMode { appends: true, ..OpenMode::default() }, None);
         assert!(facts.is_known() && facts.appends() && !facts.is_direct());
         assert!(facts.locks_for_writes());
-        assert!(facts.may_read_now() && !facts.is_direct_refused());
-        facts.never_read_now();
-        facts.refuse_direct();
+        assert!(facts.may_read_now() && !facts.is_refused());
+        facts.cannot_read_now(libc::ENOSYS);
+        assert!(!facts.may_read_now() && !facts.is_refused());
+        facts.cannot_read_now(libc::EOPNOTSUPP);
         assert_eq!(Facts::from_bits(facts.bits()), facts);
-        assert!(!facts.may_read_now() && facts.is_direct_refused());
+        assert!(!facts.may_read_now() && facts.is_refused());
 
         let facts = Facts::new(OpenMode { synchronous: true, ..OpenMode::default() }, None);
         assert!(!facts.locks_for_writes() && facts.may_read_now());

@@ -10,10 +10,11 @@ use std::time::SystemTime;
 use super::directory::{self, DirReader};
 use super::work::{Outcome, Value, done, of, outcome, plain, uninterrupted};
 use super::{Access, CopyOptions, FileRef, HostName, OpenOptions, copy};
-use crate::sys::fd::RawFd;
+use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::fs::file;
-use crate::sys::{self, path, resolve, stat};
+use crate::sys::{self, descriptor, path, resolve, stat};
 use crate::words::message::Message;
+use crate::words::source::SourceKind;
 
 /// What an operation with [`OpCode::Task`](crate::driver::OpCode::Task) asks for (for authors of
 /// drivers).
@@ -241,7 +242,12 @@ impl Task {
                 Ok(flags) => {
                     let (mode, direct) = (options.permissions(), options.is_direct());
                     let opened = sys::fs::open(path.as_os_str(), flags, mode, direct);
-                    of(opened, |file| Value::File(file.into()))
+                    of(opened, |file| {
+                        // The loop then need not ask, which could take as long as this call.
+                        let fd = OwnedFd::from(file);
+                        let kind = descriptor::kind_of(fd.as_raw_fd());
+                        Value::File(fd, kind.unwrap_or(SourceKind::Unknown))
+                    })
                 }
                 Err(errno) => plain(Err(errno)),
             },

@@ -13,7 +13,7 @@ use crate::sys::fd::{OwnedFd, RawFd};
 use crate::sys::fs::file;
 use crate::sys::step::errno_of;
 use crate::words::message::Message;
-use crate::words::source::Handle;
+use crate::words::source::{Handle, SourceKind};
 use crate::workers::Work;
 
 /// Blocking work. A descriptor that the work does not own is open (never -1, for which std panics),
@@ -50,15 +50,6 @@ pub enum WorkItem {
         /// The file.
         fd: RawFd,
     },
-    /// Reads a range into the page cache, as far as it can be read.
-    Fetch {
-        /// The file.
-        fd: RawFd,
-        /// Where the range starts.
-        offset: u64,
-        /// How many bytes it has.
-        len: usize,
-    },
     /// Closes a descriptor. After an error of close(2) it is closed, too. Closing the last
     /// descriptor of a removed file frees its disk space, which takes time.
     Close(Handle),
@@ -91,7 +82,8 @@ pub(crate) enum Value {
     Closed,
     /// The file is copied.
     Copied,
-    File(OwnedFd),
+    /// A file that was opened, and its kind.
+    File(OwnedFd, SourceKind),
     Temp(PathBuf, OwnedFd),
     Metadata(Box<Metadata>),
     StatFs(Box<StatFs>),
@@ -127,10 +119,6 @@ impl WorkItem {
             }
             WorkItem::Sync { fd } => done(file(fd).sync_all()),
             WorkItem::DataSync { fd } => done(file(fd).sync_data()),
-            WorkItem::Fetch { fd, offset, len } => {
-                fetch(fd, offset, len);
-                outcome(Ok(Value::Unit))
-            }
             WorkItem::Close(handle) => outcome(handle.close().map(|()| Value::Closed)),
             WorkItem::Task { fd, task } => task.perform(fd),
         }
@@ -153,21 +141,6 @@ impl Work for WorkItem {
     type Output = Outcome;
     fn run(self) -> Outcome {
         WorkItem::run(self)
-    }
-}
-
-/// Reads a range, to bring it into the page cache.
-fn fetch(fd: RawFd, offset: u64, len: usize) {
-    const PIECE: usize = 64 << 10;
-    let mut buf = Vec::with_capacity(len.min(PIECE));
-    for at in (0..len).step_by(PIECE) {
-        buf.clear();
-        let read = WorkItem::ReadAt { fd, buf: Buf::from(buf), offset: offset + at as u64 };
-        let Outcome { result, buf: read, bytes } = read.run();
-        if result.is_err() || bytes == 0 {
-            return;
-        }
-        buf = read.into_vec();
     }
 }
 

@@ -199,7 +199,7 @@ impl<const C: bool> Sim<C> {
     /// write that appends, or a write into the page cache that the seed has chosen.
     pub(super) fn begin_file(&mut self, mut request: FileRequest<'_>, facts: FileFacts) -> bool {
         let writes = matches!(request.work, FileWork::Write(_) | FileWork::WriteList(_));
-        if facts.is_direct_refused()
+        if facts.is_refused()
             || facts.is_direct() && !request.is_aligned(facts)
             || writes && facts.appends()
         {
@@ -320,10 +320,6 @@ impl<const C: bool> Sim<C> {
             }
             WorkItem::Sync { fd } | WorkItem::DataSync { fd } => {
                 (Call::Fsync, plain(self.enter().sync_or_fail(fd, 0, 0)))
-            }
-            WorkItem::Fetch { fd, offset, len } => {
-                self.enter().fill_cache(fd, offset, len);
-                (Call::Pread, Ok(Done::Finished))
             }
             WorkItem::Close(handle) => {
                 drop(handle);

@@ -330,13 +330,6 @@ impl World {
         Ok(count)
     }
 
-    /// Puts a range into the page cache.
-    pub(super) fn fill_cache(&mut self, fd: RawFd, offset: u64, len: usize) {
-        if let Ok(open) = self.open_file(fd) {
-            self.files.get(open.number).cached.extend(pages(offset, len));
-        }
-    }
-
     /// Puts a range on the disk.
     pub(super) fn sync_file(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
         let open = self.open_file(fd)?;

@@ -16,14 +16,14 @@ use crate::sys::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::target::Target;
 use crate::sys::types::SourceKind;
-use crate::sys::{Moved, cvt, net, syscall};
+use crate::sys::{Moved, cvt, net, stat, syscall};
 
 /// Asks the kernel what `fd` is.
 ///
 /// # Errors
 /// `EBADF` for a closed descriptor.
 pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
-    match mode_of(fd)? {
+    match stat::known_kind(fd)? {
         libc::S_IFSOCK => net::kind_of(fd),
         libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Ok(SourceKind::File),
         _ => Ok(SourceKind::Pollable),
@@ -36,18 +36,10 @@ pub(crate) fn kind_of(fd: RawFd) -> io::Result<SourceKind> {
 /// # Errors
 /// `EPERM` for what cannot; `EBADF`.
 pub(crate) fn check_pollable(fd: RawFd) -> io::Result<bool> {
-    match mode_of(fd)? {
+    match stat::known_kind(fd)? {
         libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
         mode => Ok(mode == libc::S_IFSOCK),
     }
-}
-
-fn mode_of(fd: RawFd) -> io::Result<libc::mode_t> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: room for one stat.
-    cvt!(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded and has filled it.
-    Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
 /// Whether reads and writes of the open file description fail rather than block.

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::sys::fd::RawFd;
 use crate::sys::fs::file;
-use crate::sys::types::{FileKind, Metadata};
+use crate::sys::types::{DirectAlignment, FileKind, Metadata};
 
 /// The kind of a file according to its entry in the directory.
 pub(crate) fn kind_of(kind: FileType) -> FileKind {
@@ -60,6 +60,20 @@ pub(crate) fn of_descriptor(fd: RawFd) -> io::Result<Metadata> {
     }
 }
 
+/// The kind of an open file, as the bits `S_IFMT` of its mode. No file system is asked for what the
+/// kernel knows of every open file: one that is slow, or that hangs, would hold the caller up.
+pub(crate) fn known_kind(fd: RawFd) -> io::Result<libc::mode_t> {
+    match system::known(fd) {
+        Some(answer) => answer.map(|(mode, _)| libc::mode_t::from(mode) & libc::S_IFMT),
+        None => file(fd).metadata().map(|metadata| metadata.mode() as libc::mode_t & libc::S_IFMT),
+    }
+}
+
+/// What direct I/O on an open file needs, if the kernel knows it, which asks no file system.
+pub(crate) fn known_alignment(fd: RawFd) -> Option<DirectAlignment> {
+    system::known(fd)?.ok()?.1
+}
+
 /// The attributes of the file at a path; of a link itself if `follow` is false.
 pub(crate) fn of_path(path: &OsStr, follow: bool) -> io::Result<Metadata> {
     match system::of_path(path, follow) {
@@ -81,26 +95,34 @@ fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
-    use super::{Metadata, OsStr, RawFd, io, time};
-    use crate::sys::types::DirectAlignment;
+    use super::{DirectAlignment, Metadata, OsStr, RawFd, io, time};
     use crate::sys::{cvt, fs};
     use std::ffi::CStr;
 
+    const ALL: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
+
     pub(super) fn of_descriptor(fd: RawFd) -> Option<io::Result<Metadata>> {
-        statx(fd, c"", libc::AT_EMPTY_PATH)
+        statx(fd, c"", libc::AT_EMPTY_PATH, ALL).map(|answer| answer.map(|raw| convert(&raw)))
+    }
+
+    /// The mode and the alignment, without a question to a server (`AT_STATX_DONT_SYNC`).
+    pub(super) fn known(fd: RawFd) -> Option<io::Result<(u16, Option<DirectAlignment>)>> {
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        let answer = statx(fd, c"", flags, libc::STATX_TYPE | libc::STATX_DIOALIGN)?;
+        Some(answer.map(|raw| (raw.stx_mode, alignment(&raw))))
     }
 
     pub(super) fn of_path(path: &OsStr, follow: bool) -> Option<io::Result<Metadata>> {
         let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
         match fs::c_path(path) {
-            Ok(path) => statx(libc::AT_FDCWD, &path, flags),
+            Ok(path) => statx(libc::AT_FDCWD, &path, flags, ALL)
+                .map(|answer| answer.map(|raw| convert(&raw))),
             Err(error) => Some(Err(error)),
         }
     }
 
     /// `None` if the kernel (before 4.11) or a container's filter has no such call.
-    fn statx(fd: RawFd, path: &CStr, flags: i32) -> Option<io::Result<Metadata>> {
-        let wanted = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_DIOALIGN;
+    fn statx(fd: RawFd, path: &CStr, flags: i32, wanted: u32) -> Option<io::Result<libc::statx>> {
         // SAFETY: a struct of integers.
         let mut raw: libc::statx = unsafe { std::mem::zeroed() };
         // By its number: not every libc that this links with has a function for it.
@@ -109,7 +131,7 @@ mod system {
             libc::syscall(libc::SYS_statx, fd, path.as_ptr(), flags, wanted, &raw mut raw)
         };
         match cvt!(answer) {
-            Ok(_) => Some(Ok(convert(&raw))),
+            Ok(_) => Some(Ok(raw)),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => None,
             Err(error) => Some(Err(error)),
         }
@@ -133,19 +155,27 @@ mod system {
             modified: at(raw.stx_mtime),
             changed: at(raw.stx_ctime),
             created: has(libc::STATX_BTIME).then(|| at(raw.stx_btime)),
-            direct: (has(libc::STATX_DIOALIGN) && raw.stx_dio_offset_align > 0).then_some(
-                DirectAlignment { memory: raw.stx_dio_mem_align, offset: raw.stx_dio_offset_align },
-            ),
+            direct: alignment(raw),
         }
+    }
+
+    fn alignment(raw: &libc::statx) -> Option<DirectAlignment> {
+        let is_told = raw.stx_mask & libc::STATX_DIOALIGN != 0 && raw.stx_dio_offset_align > 0;
+        let (memory, offset) = (raw.stx_dio_mem_align, raw.stx_dio_offset_align);
+        is_told.then_some(DirectAlignment { memory, offset })
     }
 }
 
 /// std's stat has everything that these systems say.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod system {
-    use super::{Metadata, OsStr, RawFd, io};
+    use super::{DirectAlignment, Metadata, OsStr, RawFd, io};
 
     pub(super) fn of_descriptor(_: RawFd) -> Option<io::Result<Metadata>> {
+        None
+    }
+
+    pub(super) fn known(_: RawFd) -> Option<io::Result<(u16, Option<DirectAlignment>)>> {
         None
     }
 

@@ -762,18 +762,19 @@ impl Daemon {
     }
 }
 
-/// Whether a thread is one of the process, or none. (A child that another test starts closes its
-/// copies of the descriptors: those requests are nobody's.)
+/// Whether a thread is one of the process, or of the kernel. (A child that another test starts
+/// closes its copies of the descriptors: those requests are nobody's.)
 fn is_of(process: libc::pid_t, thread: u32) -> bool {
-    if thread == 0 {
-        return true;
-    }
-    let mut path = [0u8; 64];
-    let mut rest = &mut path[..];
-    let wrote =
-        std::io::Write::write_fmt(&mut rest, format_args!("/proc/{process}/task/{thread}\0"));
-    // SAFETY: a string that ends in NUL.
-    wrote.is_ok() && unsafe { libc::access(path.as_ptr().cast(), libc::F_OK) } == 0
+    let exists = |name: std::fmt::Arguments<'_>| {
+        let mut path = [0u8; 64];
+        let mut rest = &mut path[..63];
+        // SAFETY: a string that ends in NUL.
+        std::io::Write::write_fmt(&mut rest, name).is_ok()
+            && unsafe { libc::access(path.as_ptr().cast(), libc::F_OK) } == 0
+    };
+    // A thread of the kernel runs no program.
+    exists(format_args!("/proc/{process}/task/{thread}"))
+        || !exists(format_args!("/proc/{thread}/exe"))
 }
 
 /// The end of the daemon, without destructors: they belong to the test.

@@ -322,7 +322,7 @@ fn drop_pages(path: &Path, len: usize) -> bool {
 /// How many pieces of files threads were to read for sockets.
 fn fetches<D: Driver>(b: &Bench<D>) -> u64 {
     let rows = b.watcher.explain().rows;
-    rows.iter().find(|row| row.mechanism == "a thread reads, then sendfile").expect("a row").count
+    rows.iter().find(|row| row.mechanism == "a thread reads, then send").expect("a row").count
 }
 
 /// The page cache has the first byte of a range, but not its last one: a thread reads the range.

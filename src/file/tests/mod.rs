@@ -82,7 +82,7 @@ fn fails(task: impl Into<WorkItem>, errno: i32) {
 #[track_caller]
 fn open(path: &Path, options: OpenOptions) -> OwnedFd {
     match run(Task::Open { path: path.to_owned(), options }) {
-        Ok(Value::File(fd)) => fd,
+        Ok(Value::File(fd, _)) => fd,
         other => panic!("{}: {other:?}", path.display()),
     }
 }

@@ -245,7 +245,7 @@ fn direct_in(dir: &Dir) {
     let path = dir.at("direct");
     let options = both().create_new(true).direct(true);
     let file = match run(Task::Open { path: path.clone(), options }) {
-        Ok(Value::File(fd)) => fd,
+        Ok(Value::File(fd, _)) => fd,
         Err(libc::EINVAL) => return skip(Needs::Direct, "no direct I/O on this file system"),
         other => panic!("{other:?}"),
     };
@@ -323,30 +323,6 @@ fn what_is_cached_is_read_at_once() {
     {
         let (pipe, _end) = std::io::pipe().unwrap();
         assert!(fs::read_now(pipe.as_raw_fd(), Target::from_slice(&mut memory), 0) < 0);
-    }
-}
-
-/// What a socket sends is fetched by a thread first, so that the loop does not wait for the disk.
-#[cfg(target_os = "linux")]
-#[test]
-#[cfg_attr(miri, ignore = "Miri has no page cache")]
-#[allow(unsafe_code)]
-fn what_is_fetched_is_in_the_page_cache() {
-    const LEN: usize = 300_000;
-    let dir = Dir::new();
-    let file = File::open(dir.file("f", &pattern(LEN))).unwrap();
-    file.sync_all().unwrap();
-    let fd = file.as_raw_fd();
-    // SAFETY: it uses no memory. The file leaves the page cache, unless it is in memory only.
-    unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
-    let Outcome { result, .. } = WorkItem::Fetch { fd, offset: 0, len: LEN }.run();
-    assert!(result.is_ok());
-    for at in (0..LEN as u64).step_by(4096) {
-        let read = fs::read_now(fd, Target::from_slice(&mut [0]), at);
-        if [libc::EOPNOTSUPP, libc::ENOSYS].contains(&(-read as i32)) {
-            return skip(Needs::Nowait, "RWF_NOWAIT of preadv2(2)");
-        }
-        assert_eq!(read, 1, "byte {at}");
     }
 }
 

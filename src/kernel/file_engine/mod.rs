@@ -192,14 +192,13 @@ impl Engines {
 
     /// Whether this file allows an asynchronous read or write.
     fn takes(&mut self, request: &mut FileRequest<'_>, facts: FileFacts, writes: bool) -> bool {
-        if !facts.is_direct() {
+        let left = &mut self.left;
+        let reason = if facts.is_refused() {
+            &mut left.unknown
+        } else if !facts.is_direct() {
             // The ring hands a buffered write to a kernel thread, which takes three times as long
             // as a thread of ours.
             return !writes;
-        }
-        let left = &mut self.left;
-        let reason = if facts.is_direct_refused() {
-            &mut left.unknown
         } else if writes && facts.appends() {
             &mut left.appended
         } else if !request.is_aligned(facts) {
@@ -298,7 +297,7 @@ impl Engines {
                 "the file is appended to: what is written in part must not be written again",
                 left.appended,
             ),
-            ("the file cannot do it without waiting", left.unknown),
+            ("the file system cannot do it without waiting", left.unknown),
             (
                 "AIO, and the ring of an old kernel, would block on a frozen file system",
                 left.writes,

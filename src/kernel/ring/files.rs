@@ -56,7 +56,7 @@ impl Ring {
         mut request: FileRequest<'_>,
         facts: FileFacts,
     ) -> bool {
-        if !self.serves_files || facts.is_direct_refused() {
+        if !self.serves_files || facts.is_refused() {
             return false;
         }
         // The ring hands a buffered write to a kernel thread, which takes three times as long as a

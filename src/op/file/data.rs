@@ -298,15 +298,16 @@ impl Op {
     /// sendfile(2).
     ///
     /// Completes with [`Done::Sent`]. Fewer bytes than `len` mean that the file has ended. The
-    /// socket's writes and this range go out in the order of their submission. The bytes are not
-    /// copied through the program. `len` is 1 to 2^31 - 1 bytes. With [`multishot`](Op::multishot)
-    /// each part that was sent has a completion, and [`Completion::has_more`] is false for the last
-    /// one. A blocking socket is made non-blocking until it is detached.
+    /// socket's writes and this range go out in the order of their submission. `len` is 1 to 2^31 -
+    /// 1 bytes. With [`multishot`](Op::multishot) each part that was sent has a completion, and
+    /// [`Completion::has_more`] is false for the last one. A blocking socket is made non-blocking
+    /// until it is detached.
     ///
-    /// A worker thread first reads the parts that the page cache lacks, one after the other. In
-    /// three cases the loop itself waits for the disk: where the system does not say what the page
-    /// cache has (all systems but Linux, and file systems without `RWF_NOWAIT`), for files open
-    /// with `O_DIRECT`, and while there is no room for another job ([`Builder::max_jobs`]).
+    /// sendfile(2) gets the parts that the page cache has. A worker thread reads the others into
+    /// memory, one after the other, and the loop sends them from there: where the page cache lacks
+    /// them, where the system does not say what it has (all systems but Linux, and file systems
+    /// without `RWF_NOWAIT`), and for files open with `O_DIRECT`. While there is no room for
+    /// another job ([`Builder::max_jobs`]), the range waits.
     ///
     /// ```
     /// use std::io::Read;
@@ -342,12 +343,13 @@ impl Op {
     ///   is not open for reading.
     /// - `EISDIR`, `EINVAL`: it is a directory.
     /// - `EIO`: the device failed.
+    /// - `EAGAIN`, `ENOMEM`: bytes have to be read by a thread, and none could be made.
     ///
     /// # Platforms
     ///
-    /// sendfile(2) on Linux, macOS and FreeBSD, on every driver; on io_uring the ring reports when
-    /// the socket has room. On Windows, and for files that sendfile(2) does not support, the bytes
-    /// are copied through memory.
+    /// sendfile(2) and threads on Linux, on every driver; on io_uring the ring reports when the
+    /// socket has room. Elsewhere, and for files that sendfile(2) does not support, the bytes are
+    /// copied through memory.
     ///
     /// # Cancellation
     ///

@@ -182,8 +182,8 @@ impl<K: Kernel> Proactor<K> {
                 _ => match -got as i32 {
                     libc::EINTR => {}
                     libc::EAGAIN => return None,
-                    libc::EOPNOTSUPP | libc::ENOSYS => {
-                        facts.never_read_now();
+                    errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => {
+                        facts.cannot_read_now(errno);
                         self.sources[index].set_facts(facts);
                         return None;
                     }
@@ -408,7 +408,7 @@ impl<K: Kernel> Proactor<K> {
         let index = self.ops[slot].source;
         if errno == libc::EOPNOTSUPP {
             let mut facts = self.sources[index].facts();
-            facts.refuse_direct();
+            facts.refuse();
             self.sources[index].set_facts(facts);
         }
         if !self.give_back_to_workers(slot) {

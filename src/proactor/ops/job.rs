@@ -12,6 +12,7 @@ use crate::driver::parts;
 use crate::file::work::{Outcome, WorkItem};
 use crate::file::{Arguments, Task};
 use crate::kernel::Kernel;
+use crate::memory::buf::Buf;
 use crate::op::operation::InFlight;
 use crate::op::payload::Payload;
 use crate::op::{HIGH, LOW, Op, OpCode};
@@ -200,6 +201,14 @@ impl<K: Kernel> Proactor<K> {
         while let Some(workers) = &mut self.files.workers
             && let Some(Finished { key, result }) = workers.take()
         {
+            if key as u32 & send_file::FETCH != 0 {
+                let (bytes, error) = match result {
+                    Ok(outcome) => (outcome.buf, outcome.result.err()),
+                    Err(_) => (Buf::NONE, Some(libc::EIO)),
+                };
+                self.fetched(key, bytes, error);
+                continue;
+            }
             let Some((slot, is_late)) = self.take_ended(key) else { continue };
             match result {
                 Ok(outcome) => self.job_done(slot, outcome, is_late),
@@ -209,14 +218,9 @@ impl<K: Kernel> Proactor<K> {
         self.unpark_files();
     }
 
-    /// The operation whose job has ended, and whether it was told to end. There is no operation if
-    /// the job was a fetch, which reads bytes into the page cache.
+    /// The operation whose job has ended, and whether it was told to end.
     fn take_ended(&mut self, key: u64) -> Option<(u32, bool)> {
         let slot = key as u32;
-        if slot & send_file::FETCH != 0 {
-            self.fetched(key);
-            return None;
-        }
         self.files.jobs.remove(&slot);
         let op = self.ops.table.find_key(slot, (key >> 32) as u32);
         debug_assert!(op.is_some(), "a slot is kept until the job has ended");
@@ -230,6 +234,7 @@ impl<K: Kernel> Proactor<K> {
                 return self.files.parked.push_front(slot);
             }
         }
+        self.unstall_fetches();
     }
 
     /// Takes back work that has not begun; `None` if it has.
@@ -307,6 +312,18 @@ impl<K: Kernel> Proactor<K> {
             && let Some((key, result)) = self.kernel.task_answer()
         {
             self.files.tasks -= 1;
+            if key as u32 & send_file::FETCH != 0 {
+                let (bytes, error) = match result {
+                    Ok(Done::Read(bytes)) => (bytes, None),
+                    Ok(_) => (Buf::NONE, Some(libc::EIO)),
+                    Err(error) => {
+                        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                        (error.into_buf(), Some(errno))
+                    }
+                };
+                self.fetched(key, bytes, error);
+                continue;
+            }
             let Some((slot, is_late)) = self.take_ended(key) else { continue };
             let result = self.count_written(slot, result);
             self.finish_file(slot, result, is_late);

@@ -2,28 +2,28 @@
 //!
 //! ```text
 //!   run_send_file ──what is next is in the page cache──▶ sendfile(2)
-//!         │ it is not                                        ▲
-//!         ▼                                                  │ without another look
-//!       fetch: a thread reads it there ──completion──▶ fetched
+//!         │ it is not, or the system cannot tell
+//!         ▼
+//!       fetch: a thread reads it into memory ──completion──▶ send(2)
 //! ```
 //!
-//! Without a fetch, the loop would wait for the disk in sendfile(2). The loop still waits there if
-//! the system cannot tell which bytes the page cache has, or if the cache has dropped the fetched
-//! bytes.
+//! sendfile(2) waits for the disk, or for whatever serves the file system. So it gets only what the
+//! page cache has, as far as a look at some of its pages tells.
 
 use crate::completion::{Completion, Done};
 use crate::file::Arguments;
 use crate::file::work::WorkItem;
 use crate::kernel::{Calls, Kernel};
-use crate::memory::buf::Target;
+use crate::memory::aligned::AlignedBuf;
+use crate::memory::buf::{Buf, Target};
 use crate::op::payload::Payload;
 use crate::op::{Op, OpCode};
-use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::ops::submit::MOST_BYTES;
 use crate::proactor::parts::files::AssignedJob;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{INLINE_TICKET, RESERVED, STREAM, WRITE_PAUSED};
+use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, Ticket};
@@ -37,14 +37,26 @@ const PROBE_DISTANCE: u64 = 64 << 10;
 /// and the number of the fetch.
 pub(in crate::proactor) const FETCH: u32 = INLINE_TICKET;
 
-/// The bytes that a thread reads, or has read, for the range at the head of a socket's writes.
+/// What a thread reads, or has read, for the range at the head of a socket's writes.
 pub(in crate::proactor) struct Fetch {
     op: Ticket,
-    /// The offset in the file at which it ends.
-    end: u64,
-    serial: u32,
-    /// `None` when the thread is done.
-    job: Option<AssignedJob>,
+    /// The offset in the file at which its bytes start.
+    start: u64,
+    state: FetchState,
+}
+
+enum FetchState {
+    /// The threads had the most jobs that they may have.
+    Waits,
+    Reads {
+        serial: u32,
+        job: AssignedJob,
+    },
+    /// The bytes, up to the end of the file or to an error.
+    Has {
+        bytes: Buf,
+        error: Option<i32>,
+    },
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -102,10 +114,30 @@ impl<K: Kernel> Proactor<K> {
             return self.fail(slot, ErrorKind::Os(libc::EBADF));
         };
         let op = &self.ops[slot];
-        let (len, offset) = ((op.count - op.moved) as usize, op.offset + u64::from(op.moved));
-        let len = len.min(*left);
-        let Some(offered) = self.sendable_now(index, slot, file, offset, len) else { return };
-        let moved = self.kernel.calls_mut().send_file(socket, fd, offset, offered);
+        let offset = op.offset + u64::from(op.moved);
+        let len = ((op.count - op.moved) as usize).min(*left);
+        let ticket = self.ticket(slot);
+        let fetch = self.files.fetches.get(&index).filter(|fetch| fetch.op == ticket);
+        let moved = if let Some(Fetch { start, state, .. }) = fetch {
+            let FetchState::Has { bytes, error } = state else { return };
+            let rest = bytes.get((offset - start) as usize..).unwrap_or(&[]);
+            match error {
+                Some(errno) if rest.is_empty() => {
+                    let errno = *errno;
+                    return self.fail(slot, ErrorKind::Os(errno));
+                }
+                _ if rest.is_empty() => 0,
+                _ => {
+                    let kind = self.sources[index].kind();
+                    let rest = &rest[..rest.len().min(len)];
+                    self.kernel.calls_mut().send(socket, kind, rest)
+                }
+            }
+        } else if self.is_sendable_now(file, offset, len) {
+            self.kernel.calls_mut().send_file(socket, fd, offset, len)
+        } else {
+            return self.fetch(index, slot, file, offset);
+        };
         *left = left.saturating_sub(moved.max(1) as usize);
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
@@ -118,6 +150,14 @@ impl<K: Kernel> Proactor<K> {
         let told = if op.multishot { moved as u32 } else { op.moved };
         let ended = moved == 0 || op.moved == op.count;
         let unsent = if ended { op.count - op.moved } else { 0 };
+        let next = offset + moved as u64;
+        let is_used_up = |fetch: &Fetch| match &fetch.state {
+            FetchState::Has { bytes, .. } => ended || fetch.start + bytes.len() as u64 <= next,
+            _ => false,
+        };
+        if self.files.fetches.get(&index).is_some_and(is_used_up) {
+            self.files.fetches.remove(&index);
+        }
         if ended {
             self.finish_write(index, slot, Ok(Done::Sent(told)));
         } else if op.multishot {
@@ -133,83 +173,95 @@ impl<K: Kernel> Proactor<K> {
         self.unqueue(index, moved as u32 + unsent);
     }
 
-    /// How many of the next `len` bytes of a range can be sent without a wait for the disk, as far
-    /// as the system says. `None` if a thread reads the bytes first: then the writes of the socket
-    /// pause until the thread is done.
-    fn sendable_now(
-        &mut self,
-        index: u32,
-        slot: u32,
-        file: Source,
-        offset: u64,
-        len: usize,
-    ) -> Option<usize> {
-        let op = self.ticket(slot);
-        if let Some(fetch) = self.files.fetches.remove(&index)
-            && fetch.op == op
-            && fetch.end > offset
-        {
-            return Some(len.min((fetch.end - offset) as usize));
-        }
+    /// Whether the next `len` bytes of a range can be sent without a wait for the file system, as
+    /// far as the system says.
+    fn is_sendable_now(&mut self, file: Source, offset: u64, len: usize) -> bool {
         let state = &self.sources[file.index()];
         let mut facts = state.facts();
         if !facts.may_read_now() {
-            return Some(len);
+            return false;
         }
         let (fd, end) = (state.fd, offset.saturating_add(len as u64));
         let mut at = offset;
         while at < end {
             let got = self.kernel.calls_mut().read_now(fd, Target::from_slice(&mut [0]), at);
             match -got as i32 {
-                libc::EAGAIN if self.fetch(index, op, file, offset, len) => return None,
-                libc::EOPNOTSUPP | libc::ENOSYS => {
-                    facts.never_read_now();
+                libc::EAGAIN => return false,
+                errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    facts.cannot_read_now(errno);
                     self.sources[file.index()].set_facts(facts);
-                    break;
+                    return false;
                 }
-                // The end of the file, an error that sendfile(2) will report, or no thread for the
-                // job.
+                // The end of the file, or an error that sendfile(2) will report.
                 0.. => break,
                 _ => {}
             }
             // Look for the last byte, too.
             at = if at + 1 == end { end } else { (at + PROBE_DISTANCE).min(end - 1) };
         }
-        Some(len)
-    }
-
-    /// Lets a thread read a range of a file for a socket. False if no thread can take the job.
-    #[cold]
-    fn fetch(&mut self, index: u32, op: Ticket, file: Source, offset: u64, len: usize) -> bool {
-        self.files.last_fetch = self.files.last_fetch.wrapping_add(1);
-        let serial = self.files.last_fetch;
-        let key = u64::from(serial) << 32 | u64::from(FETCH | index);
-        let fd = self.sources[file.index()].fd;
-        let work = WorkItem::Fetch { fd, offset, len };
-        let Ok(job) = self.submit_job(key, Lane::Normal, JobClass::Quick, work) else {
-            return false;
-        };
-        let end = offset.saturating_add(len as u64);
-        self.files.fetches.insert(index, Fetch { op, end, serial, job: Some(job) });
-        self.files.fetched_files.insert(serial, file.index());
-        self.sources[index].flags |= WRITE_PAUSED;
-        self.files.counts.fetches += 1;
         true
     }
 
+    /// Lets a thread read the next bytes of a range for a socket. The writes of the socket pause
+    /// until it is done.
+    #[cold]
+    fn fetch(&mut self, index: u32, slot: u32, file: Source, offset: u64) {
+        self.files.last_fetch = self.files.last_fetch.wrapping_add(1);
+        let serial = self.files.last_fetch;
+        let key = u64::from(serial) << 32 | u64::from(FETCH | index);
+        let op = &self.ops[slot];
+        let len = ((op.count - op.moved) as usize).min(self.config.source_budget.min(MOST_COPIED));
+        let state = &self.sources[file.index()];
+        // Direct I/O takes whole blocks only.
+        let block = state.facts().block();
+        let start = offset - offset % block;
+        let end = offset.saturating_add(len as u64).div_ceil(block).saturating_mul(block);
+        let memory = AlignedBuf::with_capacity((end - start) as usize, block.max(4096) as usize);
+        let work = WorkItem::ReadAt { fd: state.fd, buf: Buf::from(memory), offset: start };
+        let state = match self.submit_job(key, Lane::Normal, JobClass::Quick, work) {
+            Ok(job) => {
+                self.files.fetched_files.insert(serial, file.index());
+                self.files.counts.fetches += 1;
+                FetchState::Reads { serial, job }
+            }
+            Err((_, Refusal::Os(errno))) => return self.fail(slot, ErrorKind::Os(errno)),
+            Err(_) => {
+                self.files.stalled.push(index);
+                FetchState::Waits
+            }
+        };
+        self.files.fetches.insert(index, Fetch { op: self.ticket(slot), start, state });
+        self.sources[index].flags |= WRITE_PAUSED;
+    }
+
     /// A thread has read the bytes that a socket is to send, unless the range has ended meanwhile.
-    pub(in crate::proactor) fn fetched(&mut self, key: u64) {
-        let (index, serial) = (key as u32 & !FETCH, (key >> 32) as u32);
+    pub(in crate::proactor) fn fetched(&mut self, key: u64, bytes: Buf, error: Option<i32>) {
+        let (index, number) = (key as u32 & !FETCH, (key >> 32) as u32);
         if let Some(fetch) = self.files.fetches.get_mut(&index)
-            && fetch.serial == serial
+            && matches!(fetch.state, FetchState::Reads { serial, .. } if serial == number)
         {
-            fetch.job = None;
-            self.sources[index].flags &= !WRITE_PAUSED;
-            if self.sources[index].can_write() {
-                self.enqueue(index);
+            fetch.state = FetchState::Has { bytes, error };
+            self.end_pause(index);
+        }
+        self.release_file(number);
+    }
+
+    /// Fetches for which there was no room among the jobs are tried again.
+    pub(in crate::proactor) fn unstall_fetches(&mut self) {
+        for index in std::mem::take(&mut self.files.stalled) {
+            let waits = |fetch: &Fetch| matches!(fetch.state, FetchState::Waits);
+            if self.files.fetches.get(&index).is_some_and(waits) {
+                self.files.fetches.remove(&index);
+                self.end_pause(index);
             }
         }
-        self.release_file(serial);
+    }
+
+    fn end_pause(&mut self, index: u32) {
+        self.sources[index].flags &= !WRITE_PAUSED;
+        if self.sources[index].can_write() {
+            self.enqueue(index);
+        }
     }
 
     /// A range leaves the queue. Its fetch ends, and the writes behind the range need not wait for
@@ -220,12 +272,15 @@ impl<K: Kernel> Proactor<K> {
         if self.files.fetches.get(&index).is_none_or(|fetch| fetch.op != op) {
             return;
         }
-        let Some(Fetch { serial, job: Some(job), .. }) = self.files.fetches.remove(&index) else {
-            return;
-        };
-        self.sources[index].flags &= !WRITE_PAUSED;
-        if self.take_back(&job).is_some() {
-            self.release_file(serial);
+        match self.files.fetches.remove(&index).map(|fetch| fetch.state) {
+            Some(FetchState::Reads { serial, job }) => {
+                self.sources[index].flags &= !WRITE_PAUSED;
+                if self.take_back(&job).is_some() {
+                    self.release_file(serial);
+                }
+            }
+            Some(FetchState::Waits) => self.sources[index].flags &= !WRITE_PAUSED,
+            _ => {}
         }
     }
 
@@ -242,6 +297,6 @@ impl<K: Kernel> Proactor<K> {
 pub(super) fn explain(stats: &Stats, fetches: u64, explain: &mut Explain) {
     let place = "in its place among the writes";
     explain.row("send_file", "sendfile", place, stats.count(OpCode::SendFile));
-    let fetched = "pieces that the page cache did not have, where the system says so (Linux)";
-    explain.row("send_file", "a thread reads, then sendfile", fetched, fetches);
+    let fetched = "pieces that the page cache did not have, as far as the system says";
+    explain.row("send_file", "a thread reads, then send", fetched, fetches);
 }

@@ -38,6 +38,8 @@ pub(in crate::proactor) struct Files {
     pub(in crate::proactor) fetched_files: HashMap<u32, u32>,
     /// The number of the last fetch.
     pub(in crate::proactor) last_fetch: u32,
+    /// The slots of sockets whose fetches found no room among the jobs.
+    pub(in crate::proactor) stalled: Vec<u32>,
     pub(in crate::proactor) counts: FileCounts,
 }
 
@@ -66,7 +68,7 @@ pub(in crate::proactor) struct FileCounts {
     /// other on their file.
     pub(in crate::proactor) jobs: u64,
     pub(in crate::proactor) in_strands: u64,
-    /// Pieces of files that threads read before they were sent.
+    /// Pieces of files that threads read so that they could be sent.
     pub(in crate::proactor) fetches: u64,
 }
 

@@ -14,7 +14,7 @@ use std::time::UNIX_EPOCH;
 
 use crate::sys::fd::{AsRawFd, RawFd, handle};
 use crate::sys::fs::file;
-use crate::sys::types::{FileKind, Metadata};
+use crate::sys::types::{DirectAlignment, FileKind, Metadata};
 use crate::sys::windows::api;
 
 /// The kind of a file according to its entry in the directory.
@@ -25,6 +25,11 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
         (kind.is_dir(), FileKind::Directory),
     ];
     table.iter().find(|(is, _)| *is).map_or(FileKind::Unknown, |(_, kind)| *kind)
+}
+
+/// What direct I/O on an open file needs: the system opens none for it.
+pub(crate) fn known_alignment(_: RawFd) -> Option<DirectAlignment> {
+    None
 }
 
 /// The attributes of an open file. There are no owners, no permissions but read-only, and no time
