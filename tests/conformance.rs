@@ -397,6 +397,7 @@ macro_rules! portable {
                 bytes_in_both_directions_count
                 an_idle_read_keeps_its_bytes
                 the_time_without_a_read_does_not_count
+                reads_that_stop_and_start_can_be_idle
                 the_wait_for_a_lease_does_not_count
                 the_time_after_the_end_of_a_file_does_not_count
                 timeouts_of_zero_and_of_a_century

@@ -11,7 +11,7 @@ const SHORT: Duration = Duration::from_millis(20);
 /// How late a short timeout may be.
 const STEP: Duration = Duration::from_millis(100);
 /// The delay that a loaded machine may add; zero where time is virtual.
-const LOAD: Duration = Duration::from_secs(5);
+const LOAD: Duration = Duration::from_secs(10);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 fn is_virtual<H: Harness>() -> bool {
@@ -191,6 +191,46 @@ pub fn the_time_without_a_read_does_not_count<H: Harness>() {
     assert!(end >= start + timeout, "early");
     b.expect_alive(here, there);
     b.expect_all_ended();
+}
+
+/// Reads that stop and start, in phase with the looks of the driver or not, count as one: a source
+/// was idle only if a read was in flight when the driver looked.
+pub fn reads_that_stop_and_start_can_be_idle<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let timeout = Duration::from_millis(100);
+    set(&mut b, here, timeout);
+    for (on, off) in [(45, 8), (3, 7), (50, 50)].map(|(a, b)| (ms(a), ms(b))) {
+        let before = b.watcher.counters().idle_timeouts;
+        let mut counted = Duration::ZERO;
+        loop {
+            let start = b.watcher.update_now();
+            let read = b.submit(Op::read(here));
+            b.pass(on);
+            let is_idle = !b.is_open(read);
+            if !is_idle && !b.watcher.cancel(read) {
+                // It has just ended.
+                b.look();
+            }
+            let kind = b.end(read).error_kind();
+            counted += b.watcher.update_now() - start;
+            if kind == Some(ErrorKind::Deadline) {
+                break;
+            }
+            assert_eq!(kind, Some(ErrorKind::Cancelled));
+            let load = if is_virtual::<H>() { Duration::from_millis(1) } else { LOAD };
+            assert!(counted <= timeout + STEP + load, "{counted:?} in steps of {on:?}");
+            b.pass(off);
+        }
+        assert!(counted >= timeout, "early: after {counted:?}");
+        assert_eq!(b.watcher.counters().idle_timeouts, before + 1);
+    }
+    b.expect_alive(here, there);
+    b.expect_all_ended();
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
 }
 
 /// The time in which a read waits for a lease does not count.
