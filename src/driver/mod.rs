@@ -39,9 +39,11 @@
 //!   and its completion says that it is [late](Completion::is_late). [`Driver::reschedule`] moves
 //!   the deadline of any operation in flight, gives it its first one, or moves a timer. An *idle
 //!   timeout* ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved,
-//!   in either direction, for that long: never early, late by at most a sixteenth of it, or 100 ms
-//!   if that is more. The time without a read in flight, or while a read waits for a lease, does
-//!   not count. The source stays usable.
+//!   in either direction, for that long. What counts is the sum of the times in which a read was in
+//!   flight and did not wait for a lease, in whatever rhythm reads start and stop. When the reads
+//!   end, this sum is never less than the timeout. It is more by at most a sixteenth of the
+//!   timeout, or 100 ms if that is more, and twice the longest time for which the program did not
+//!   wait. The source stays usable.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever
 //!   is dropped or forgotten.

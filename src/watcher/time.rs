@@ -68,20 +68,20 @@ impl<D: Driver> Watcher<D> {
     /// bytes that they have. The source stays usable: the next read has the whole `timeout` again.
     /// `None`, the default, lets the source be idle for ever.
     ///
-    /// The idle time begins with this call. It runs only while a read is in flight and does not
-    /// wait for a lease. So a program that has no read in flight while it works on a request stops
-    /// the idle time, too. The timeout of a multishot read begins again with each message, unlike
-    /// its [deadline](Op::deadline).
+    /// The idle time begins with this call. It is the sum of the times in which a read is in flight
+    /// and does not wait for a lease, however often reads start and stop. So a program that has no
+    /// read in flight while it works on a request stops the idle time, too. The timeout of a
+    /// multishot read begins again with each message, unlike its [deadline](Op::deadline).
     ///
     /// The reads never end early. They end late by at most a sixteenth of `timeout`, or 100 ms if
-    /// that is more. Each time the reads stop, the driver rounds the idle time so far down, by less
-    /// than a 13,000th of `timeout`, or 125 µs if that is more. A source on which reads start and
-    /// stop a thousand times, and no byte moves, is late by a thousand of these in addition.
+    /// that is more, while the program waits. A program that works for a time without waiting can
+    /// add twice this time.
     ///
-    /// In return an idle timeout is cheap: 4 bytes for each source, no entry in the heap of
-    /// deadlines, no allocation for a message, and no instruction in the usual read or write. The
-    /// range is 1 ms to 292 years: a shorter timeout, zero included, counts as 1 ms, a longer one
-    /// as 292 years.
+    /// In return an idle timeout is cheap: 2 bytes for each source, no entry in the heap of
+    /// deadlines, no allocation for a message, and no instruction in the usual read or write. (A
+    /// source on which reads stop and start, and no byte moves, has an entry in a map.) The range
+    /// is 1 ms to 292 years: a shorter timeout, zero included, counts as 1 ms, a longer one as 292
+    /// years.
     ///
     /// ```
     /// use std::time::Duration;

@@ -127,7 +127,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn explain_all(&self) -> Explain {
         let mut explain = Explain::new(self.kernel.name(), self.stats.reason.clone());
         ops::explain(&self.stats, &mut explain, K::FILES);
-        let sweep = "a sweep looks at every source that has one, 32 times per timeout or less";
+        let sweep = "a sweep looks at every source that has one, 46 times per timeout or less";
         explain.row("idle timeout", "sweep", sweep, self.stats.counters.idle_timeouts);
         let flag = "a flag says whether the loop sleeps: a burst costs one, an awake loop none";
         explain.row("wake", "wake descriptor", flag, self.stats.counters.wakes);

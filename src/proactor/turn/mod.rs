@@ -13,7 +13,7 @@ use crate::completion::verbs::Wait;
 use crate::driver::config::Config;
 use crate::kernel::Kernel;
 use crate::proactor::parts::state::{
-    FULL, POLLED, QUEUED, READABLE, REGISTERED, TO_RECHECK, WRITABLE, WRITES,
+    FULL, POLLED, QUEUED, QUIET, READABLE, REGISTERED, TO_RECHECK, WRITABLE, WRITES,
 };
 use crate::proactor::parts::time::Pause;
 use crate::proactor::rechecks::DueRechecks;
@@ -396,6 +396,9 @@ impl<K: Kernel> Proactor<K> {
         self.run_writes(index, &mut write_left);
         left -= write_share - write_left;
         self.run_reads(index, &mut left);
+        if self.sources[index].has(QUIET) {
+            self.end_if_idle(index);
+        }
         Some(left)
     }
 
