@@ -17,7 +17,7 @@ use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::sys::interest::{Mode, Ready};
 use crate::sys::monotonic::ms_up;
 use crate::sys::waker::{SharedWake, WakeFd};
-use crate::sys::{Select, cvt, step};
+use crate::sys::{Select, cvt, os_errno, os_error, step};
 
 /// An epoll instance and the events of its last `select`.
 pub struct Epoll {
@@ -93,7 +93,7 @@ impl Select for Epoll {
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.events.clear();
-        let count = match (timeout_ns, &self.timeouts) {
+        let mut count = match (timeout_ns, &self.timeouts) {
             (None, Timeouts::Timer(_, true)) => self.set_timer(0).map_or(-1, |()| self.wait_ms(-1)),
             (None, _) => self.wait_ms(-1),
             (Some(0), _) => self.wait_ms(0),
@@ -101,19 +101,20 @@ impl Select for Epoll {
             (Some(ns), Timeouts::Timer(..)) => self.set_timer(ns).map_or(-1, |()| self.wait_ms(-1)),
             (Some(ns), Timeouts::Milliseconds) => self.wait_ms(ms_up(ns)),
         };
-        if count < 0 {
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EINTR) => return Ok(0),
-                // EPERM is what seccomp filters answer that do not know the call.
-                Some(libc::ENOSYS | libc::EPERM)
-                    if matches!(self.timeouts, Timeouts::Nanoseconds) =>
-                {
-                    self.timeouts = self.make_timer();
-                    return self.select(timeout_ns);
-                }
-                _ => return Err(error),
+        let errno = |count| if count < 0 { os_errno(&io::Error::last_os_error()) } else { None };
+        // EPERM is what seccomp filters answer that do not know the call.
+        if matches!(errno(count), Some(libc::ENOSYS | libc::EPERM))
+            && matches!(self.timeouts, Timeouts::Nanoseconds)
+        {
+            if let Some(timeouts) = self.make_timer() {
+                self.timeouts = timeouts;
+                return self.select(timeout_ns);
             }
+            // There is no descriptor for a timer now: milliseconds do for this wait.
+            count = self.wait_ms(timeout_ns.map_or(-1, ms_up));
+        }
+        if let Some(errno) = errno(count) {
+            return if errno == libc::EINTR { Ok(0) } else { Err(os_error(errno)) };
         }
         let count = count as usize;
         // SAFETY: the kernel has written the first `count` events, at most the capacity.
@@ -159,20 +160,24 @@ impl Epoll {
         Ok(())
     }
 
-    /// A timer in the wait, or milliseconds if the system gives no timerfd.
+    /// A timer in the wait, or milliseconds if the system has no timerfd. `None` if it is short of
+    /// something.
     #[cold]
-    fn make_timer(&self) -> Timeouts {
+    fn make_timer(&self) -> Option<Timeouts> {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        // SAFETY: no memory is passed.
-        let Ok(fd) = cvt!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }) else {
-            return Timeouts::Milliseconds;
-        };
-        // SAFETY: a fresh descriptor without another owner.
-        let timer = unsafe { OwnedFd::from_raw_fd(fd) };
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
-        match self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, edge) {
-            Ok(()) => Timeouts::Timer(timer, false),
-            Err(_) => Timeouts::Milliseconds,
+        // SAFETY: no memory is passed.
+        let timer = cvt!(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) });
+        let made = timer.and_then(|fd| {
+            // SAFETY: a fresh descriptor without another owner.
+            let timer = unsafe { OwnedFd::from_raw_fd(fd) };
+            self.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), TIMER, edge)?;
+            Ok(Timeouts::Timer(timer, false))
+        });
+        match made.map_err(|error| os_errno(&error)) {
+            Ok(timer) => Some(timer),
+            Err(Some(libc::ENOSYS | libc::EPERM | libc::EINVAL)) => Some(Timeouts::Milliseconds),
+            Err(_) => None,
         }
     }
 
@@ -250,6 +255,10 @@ mod tests {
 
     use super::*;
 
+    fn timer(epoll: &Epoll) -> Timeouts {
+        epoll.make_timer().expect("descriptors are left")
+    }
+
     fn falls_back(to: fn(&Epoll) -> Timeouts, capacity: usize) -> Epoll {
         let mut epoll = Epoll::new(capacity).unwrap();
         epoll.timeouts = to(&epoll);
@@ -272,7 +281,7 @@ mod tests {
     fn no_fallback_ends_a_wait_early() {
         type Fallback = (fn(&Epoll) -> Timeouts, &'static str);
         let fallbacks: [Fallback; 2] =
-            [(Epoll::make_timer, "timer"), (|_| Timeouts::Milliseconds, "milliseconds")];
+            [(timer, "timer"), (|_| Timeouts::Milliseconds, "milliseconds")];
         for (to, name) in fallbacks {
             let mut epoll = falls_back(to, 4);
             for ns in [1, 999_999, 1_000_001, 1_500_000, 1_999_999, 2_000_000] {
@@ -333,7 +342,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it has no such timers")]
     fn the_timer_waits_for_less_than_a_millisecond() {
-        let mut epoll = falls_back(Epoll::make_timer, 4);
+        let mut epoll = falls_back(timer, 4);
         let shortest = (0..100).map(|_| wait(&mut epoll, 100_000)).min().unwrap();
         assert!(shortest < Duration::from_micros(900), "{shortest:?}");
     }
@@ -342,7 +351,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it has no such timers")]
     fn the_timers_event_is_hidden_and_takes_no_room() {
-        let mut epoll = falls_back(Epoll::make_timer, 2);
+        let mut epoll = falls_back(timer, 2);
         let bells: Vec<WakeFd> = (0..3).map(|_| WakeFd::new().unwrap()).collect();
         epoll.set_timer(1).unwrap();
         let Timeouts::Timer(timer, _) = &epoll.timeouts else { panic!("no timerfd here") };

@@ -24,7 +24,7 @@ use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, EngineRequest, FileCompletion};
 use crate::sys::uring::{
     CLAMP, COOP_TASKRUN, CQSIZE, Flag, NO_SQARRAY, SINGLE_ISSUER, TASKRUN_FLAG, check_operations,
-    climb, failed, refused,
+    climb, failed, refused, says_no,
 };
 use crate::sys::wake_fd::WakeFd;
 
@@ -178,10 +178,17 @@ impl FileRing {
         self.in_kernel
     }
 
-    /// The errno, if the kernel has denied io_uring_enter(2). It stays denied.
+    /// The errno, if the kernel has denied io_uring_enter(2), or had no memory for it while it had
+    /// no request. This ring takes no requests any more.
     #[inline]
     pub(crate) fn denied(&self) -> Option<i32> {
         self.denied
+    }
+
+    /// The errno, if the ring takes no requests any more because the system was short of something.
+    /// Another ring may do.
+    pub(crate) fn is_short(&self) -> Option<i32> {
+        self.denied.filter(|&errno| !says_no(errno))
     }
 
     pub(crate) fn counters(&self) -> FileRingCounters {
@@ -252,7 +259,7 @@ impl FileRing {
             self.note_submitted();
             match answer.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
                 Ok(_) | Err(libc::EINTR) => {}
-                Err(libc::EAGAIN | libc::EBUSY) if self.in_kernel > 0 => return,
+                Err(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) if self.in_kernel > 0 => return,
                 // Denied; or no completion will come after which to try again.
                 Err(errno) => self.deny(errno),
             }

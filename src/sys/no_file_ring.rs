@@ -41,6 +41,9 @@ impl FileRing {
     pub(crate) fn denied(&self) -> Option<i32> {
         match self.0 {}
     }
+    pub(crate) fn is_short(&self) -> Option<i32> {
+        match self.0 {}
+    }
     pub(crate) fn counters(&self) -> FileRingCounters {
         match self.0 {}
     }

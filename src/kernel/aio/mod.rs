@@ -26,7 +26,7 @@ use std::io;
 
 use crate::completion::Completions;
 use crate::completion::verbs::{Complete, Submit, Wait};
-use crate::sys::aio::{Aio, AioCounters, NOWAIT};
+use crate::sys::aio::{Aio, AioCounters, AioRefused, NOWAIT};
 use crate::sys::fd::{AsFd, BorrowedFd};
 use crate::sys::file_request::{self, EngineRequest, is_batch};
 use crate::words::clock;
@@ -176,9 +176,15 @@ impl AioFiles<Raw> {
     /// nearly used up. Its eventfd is to be watched for edges.
     ///
     /// # Errors
-    /// `Unsupported` with the refused step; `EMFILE`, `ENFILE`, `ENOMEM`.
+    /// `Unsupported` with the refused step; `WouldBlock` while `fs.aio-max-nr` is used up;
+    /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub(crate) fn open(entries: u32, most: u32) -> io::Result<AioFiles<Raw>> {
-        let refused = |refused| io::Error::new(io::ErrorKind::Unsupported, refused);
+        let refused = |refused: AioRefused| {
+            let is_short = refused.errno == libc::EAGAIN;
+            let kind =
+                if is_short { io::ErrorKind::WouldBlock } else { io::ErrorKind::Unsupported };
+            io::Error::new(kind, refused)
+        };
         let aio = Aio::open(entries)?.map_err(refused)?;
         Ok(AioFiles { store: Raw, aio, most })
     }

@@ -32,6 +32,8 @@ use crate::kernel::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::sys::fd::RawFd;
 use crate::sys::file_request::{Code, EngineRequest, FileCompletion, RawOp};
 use crate::sys::file_ring::release;
+use crate::sys::step;
+use crate::words::error::Refusal;
 use crate::words::explain::Explain;
 use crate::words::source::Ticket;
 use stage::Stage;
@@ -136,7 +138,7 @@ impl Engines {
         facts: FileFacts,
         mut watch: impl FnMut(RawFd) -> io::Result<()>,
     ) -> bool {
-        if !self.ring.is_there() && !self.aio.is_there() {
+        if !self.ring.is_there(self.is_named) && !self.aio.is_there(self.is_named) {
             return false;
         }
         let moves = !matches!(request.work, FileWork::SyncAll | FileWork::SyncData);
@@ -146,9 +148,15 @@ impl Engines {
         }
         let words = words_of(&mut request);
         if self.ring_serves(writes) {
+            self.leave_short_ring();
             // `explain` reports the refusal.
-            let _ = self.ring.open(self.most_per_call, &mut watch);
+            let opened = self.ring.open(self.most_per_call, &mut watch);
             self.note_open();
+            if let Err(error) = opened
+                && self.is_named
+            {
+                return self.answer_with(words.key, errno_in(&error));
+            }
             if let Some(ring) = self.ring.get_mut() {
                 // Ask first: making room submits requests, and the kernel may deny them.
                 let has_room = ring.ring.has_room();
@@ -158,10 +166,7 @@ impl Engines {
                         return true;
                     }
                     // An explicit choice never falls back.
-                    Some(errno) if self.is_named => {
-                        self.answers.push(FileCompletion { key: words.key, result: -errno });
-                        return true;
-                    }
+                    Some(errno) if self.is_named => return self.answer_with(words.key, errno),
                     Some(_) => {}
                     None => {
                         self.left.full += 1;
@@ -178,8 +183,16 @@ impl Engines {
             // AIO would block in io_submit(2).
             return false;
         }
-        let _ = self.aio.open(self.most_per_call, &mut watch);
+        if !self.aio.is_there(self.is_named) {
+            return false;
+        }
+        let opened = self.aio.open(self.most_per_call, &mut watch);
         self.note_open();
+        if let Err(error) = opened
+            && self.is_named
+        {
+            return self.answer_with(words.key, errno_in(&error));
+        }
         let Some(aio) = self.aio.get_mut() else { return false };
         if aio.denied().is_some() && !self.is_named {
             return false;
@@ -188,6 +201,24 @@ impl Engines {
         let taken = aio.submit(unsafe { RawOp::new(words) }).is_ok();
         self.left.full += u64::from(!taken);
         taken
+    }
+
+    /// The answer of a request that the engine with this name did not get.
+    fn answer_with(&mut self, key: u64, errno: i32) -> bool {
+        self.answers.push(FileCompletion { key, result: -errno });
+        true
+    }
+
+    /// Closes a ring that the kernel had no memory for, once its answers are taken.
+    fn leave_short_ring(&mut self) {
+        if let Some(engine) = self.ring.get()
+            && let Some(errno) = engine.ring.is_short()
+            && !engine.ring.has_completed()
+        {
+            let error = io::Error::from_raw_os_error(errno);
+            self.ring.close(&step::at("io_uring_enter(2)", error));
+            self.note_open();
+        }
     }
 
     /// Whether this file allows an asynchronous read or write.
@@ -212,7 +243,7 @@ impl Engines {
 
     /// Whether the ring does such work; the kernel's known faults exclude some.
     fn ring_serves(&mut self, writes: bool) -> bool {
-        if !self.ring.is_there() {
+        if !self.ring.is_there(self.is_named) {
             return false;
         }
         let mut quirks = [Quirk::ArmFiles, Quirk::PowerFiles].into_iter();
@@ -266,6 +297,7 @@ impl Engines {
                 aio::take(aio, self.is_named, &mut self.answers);
             }
             self.answers.items.reverse();
+            self.leave_short_ring();
         }
         let FileCompletion { key, result } = self.answers.items.pop()?;
         Some(FileAnswer { key, moved: result as isize })
@@ -313,6 +345,14 @@ impl Engines {
             explain.row("submission", "io_uring_enter", NO_SQPOLL, enters);
             self.quirks.explain(explain);
         }
+    }
+}
+
+/// The errno of an engine that could not be opened.
+fn errno_in(error: &io::Error) -> i32 {
+    match Refusal::of(error) {
+        Some(Refusal::Os(errno)) => errno,
+        _ => step::errno_of(error),
     }
 }
 

@@ -1,8 +1,15 @@
-//! The state of a file engine: unused, then open or refused.
+//! The state of a file engine: unused, then open or refused; or the system was short of something,
+//! and it is opened later.
 
 use std::io;
 
 use crate::sys::fd::RawFd;
+use crate::words::clock;
+
+/// How long an engine that the system was short of something for is left alone. The work goes to
+/// threads meanwhile, so this is short enough for a burst of descriptors to pass unnoticed, and
+/// long enough for the vain tries to cost nothing.
+const REST_NS: u64 = 1_000_000_000;
 
 /// An engine. Its first use opens it, and the selector watches its eventfd.
 pub(super) trait Engine: Sized {
@@ -28,12 +35,14 @@ pub(super) enum Stage<E> {
     NotWanted,
     Unused,
     Open(Box<E>),
-    /// The reason of the refusal.
+    /// The system has no such engine: the reason.
     Refused(String),
+    /// The system was short of something: the reason, and when to try again.
+    Short(String, u64),
 }
 
 impl<E: Engine> Stage<E> {
-    /// Opens the engine if it is unused, and has its eventfd watched.
+    /// Opens the engine if it is unused or has rested, and has its eventfd watched.
     ///
     /// # Errors
     /// The errors of [`Engine::open`]; the error of watching the eventfd.
@@ -43,7 +52,7 @@ impl<E: Engine> Stage<E> {
         most: u32,
         watch: &mut impl FnMut(RawFd) -> io::Result<()>,
     ) -> io::Result<()> {
-        if !matches!(self, Stage::Unused) {
+        if !matches!(self, Stage::Unused | Stage::Short(..)) {
             return Ok(());
         }
         let opened = E::open(most).and_then(|engine| {
@@ -56,11 +65,24 @@ impl<E: Engine> Stage<E> {
         match opened {
             Ok(engine) => *self = Stage::Open(Box::new(engine)),
             Err(error) => {
-                *self = Stage::Refused(error.to_string());
+                *self = match error.kind() {
+                    io::ErrorKind::Unsupported => Stage::Refused(error.to_string()),
+                    _ => Stage::short(&error),
+                };
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    fn short(error: &io::Error) -> Stage<E> {
+        Stage::Short(error.to_string(), clock::now_ns().saturating_add(REST_NS))
+    }
+
+    /// Closes an engine that has no requests, for which the system is short of something.
+    #[cold]
+    pub(super) fn close(&mut self, error: &io::Error) {
+        *self = Stage::short(error);
     }
 
     /// The mechanism, the reason and the count for `explain`.
@@ -72,6 +94,7 @@ impl<E: Engine> Stage<E> {
                 (name, reason, count)
             }
             Stage::Refused(why) => (none, why.clone(), 0),
+            Stage::Short(why, _) => (none, format!("tried again after a second: {why}"), 0),
             Stage::Unused => (name, E::UNUSED.into(), 0),
             Stage::NotWanted => {
                 let why = "another backend was chosen, or the selector cannot watch it";
@@ -80,9 +103,14 @@ impl<E: Engine> Stage<E> {
         }
     }
 
-    /// Whether the engine may serve: neither unwanted nor refused.
-    pub(super) fn is_there(&self) -> bool {
-        matches!(self, Stage::Unused | Stage::Open(_))
+    /// Whether the engine may serve: neither unwanted nor refused, and not resting. One that the
+    /// program has named does not rest, because no other may do its work.
+    pub(super) fn is_there(&self, is_named: bool) -> bool {
+        match self {
+            Stage::Unused | Stage::Open(_) => true,
+            Stage::Short(_, again_ns) => is_named || clock::now_ns() >= *again_ns,
+            _ => false,
+        }
     }
 
     #[inline(always)]

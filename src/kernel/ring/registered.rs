@@ -88,10 +88,15 @@ impl Registered {
     #[cold]
     fn give_slot(&mut self, fd: RawFd, uring: &Uring) -> u32 {
         let Some(slot) = self.vacant.pop() else { return UNASKED };
-        let known = uring.update_file(slot, fd).is_ok();
-        if !known {
+        let answer = uring.update_file(slot, fd);
+        if let Err(error) = &answer {
             self.vacant.push(slot);
+            if is_short(error) {
+                // The next operation asks again.
+                return UNASKED;
+            }
         }
+        let known = answer.is_ok();
         let at = fd as usize;
         if at >= self.slots.len() {
             self.slots.resize(at + 1, UNASKED);
@@ -166,6 +171,11 @@ fn register_region(bytes: usize, uring: &Uring) -> io::Result<Arc<Region>> {
     let (start, len) = region.range();
     uring.register_memory(start, len)?;
     Ok(region)
+}
+
+/// Whether the kernel had no memory for the moment.
+fn is_short(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN | libc::EBUSY))
 }
 
 /// The reason of a refusal. If the errno is `errno`, it names the limit that usually causes it.
