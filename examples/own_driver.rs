@@ -11,7 +11,7 @@
 //! (`tests/custom_driver.rs` has a driver that does the work itself.)
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use windlass::Watcher;
@@ -104,6 +104,14 @@ impl<D: Driver> Driver for Trace<D> {
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
         fn complete_one(&mut self, ticket: Ticket) -> io::Result<Completion>;
+    }
+
+    fn recv(&mut self, source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.inner.recv(source, to)
+    }
+
+    fn send(&mut self, source: Source, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner.send(source, parts)
     }
 
     fn connect(

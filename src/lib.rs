@@ -75,7 +75,7 @@
 //!
 //! # For authors of drivers
 //!
-//! [`driver`] states the contract that every driver keeps (C1 to C10), and the traits [`Submit`],
+//! [`driver`] states the contract that every driver keeps (C1 to C11), and the traits [`Submit`],
 //! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] builds a watcher on a
 //! driver from outside this crate. The same module has the parts to build a driver from:
 //! [`slots`](driver::slots), [`deadlines`](driver::deadlines), [`swap`](driver::swap) and

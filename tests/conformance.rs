@@ -63,6 +63,9 @@ mod conformance {
     pub mod prompt;
     pub mod queued_leases;
     pub mod quiet;
+    pub mod readiness;
+    #[cfg(unix)]
+    pub mod ready_descriptors;
     pub mod remote;
     pub mod selected;
     pub mod send_file;
@@ -305,6 +308,21 @@ macro_rules! portable {
                 a_read_that_ends_early_leaves_the_others_in_order
                 a_queue_of_writes_fails_in_order
             }
+            readiness {
+                bytes_cross_by_readiness
+                nothing_between_a_vain_call_and_the_wait_is_lost
+                nothing_behind_a_short_call_is_lost
+                the_end_is_readable
+                a_broken_connection_is_ready
+                a_multishot_operation_tells_of_each_arrival
+                a_call_overtakes_no_operation
+                calls_take_lists
+                calls_and_operations_take_turns
+                what_no_call_can_do_is_refused
+                readiness_waits_for_the_connection
+                another_thread_waits_for_readiness
+                the_bytes_of_calls_count_for_the_idle_timeout
+            }
             remote {
                 messages_arrive_in_the_order_of_the_queue
                 names_are_known_whatever_waits
@@ -444,6 +462,11 @@ macro_rules! prompt {
                 data_that_is_there_wins_over_a_passed_deadline
                 a_storm_of_connections_does_not_starve_pings
                 reads_take_whole_buffers_while_they_are_short
+                a_source_is_ready_when_it_is_and_not_before
+                a_full_source_is_writable_when_it_has_room
+                several_wait_for_one_event
+                a_listener_is_readable
+                readiness_ends_like_other_operations
             }
             $($more)*
         }
@@ -504,6 +527,7 @@ macro_rules! system {
             calls {
                 an_echo_costs_one_read_and_one_write
                 attach_makes_no_call_and_short_connections_no_registration
+                an_echo_by_readiness_costs_one_read_and_one_write
                 an_idle_watcher_does_not_spin
             }
             datagrams {
@@ -569,6 +593,12 @@ macro_rules! system {
                 another_watcher_can_be_polled
                 two_sources_of_one_socket
                 a_listener_becomes_readable
+            }
+            ready_descriptors {
+                pipes_and_unix_sockets_by_readiness
+                bytes_behind_descriptors_are_readable
+                calls_that_may_block_are_refused
+                a_thread_that_sends_at_any_moment_is_heard
             }
             sockets {
                 the_names_of_another_watcher_are_stale

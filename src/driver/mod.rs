@@ -82,6 +82,14 @@
 //!   source cannot starve the others. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
+//! - **C11 readiness.** [`Op::readable`] and [`Op::writable`] take nothing and wait behind nothing.
+//!   They complete when a try is worth it, for all that the driver knows: at once if the last event
+//!   said so and no try since has shown the opposite, else with the next event. The end and an
+//!   error are worth a try, too. A completion may prove vain, but none is missing: after a
+//!   [`recv`](Driver::recv) that answered `WouldBlock`, or a `send`, what arrives later completes
+//!   the operation, whenever that was submitted. A multishot one completes at least once after each
+//!   such call. `recv` and `send` never block. They are refused while operations of their direction
+//!   are in flight, and the bytes that they move count for idle timeouts.
 //!
 //! # What to build it from
 //!
@@ -98,7 +106,7 @@ pub(crate) mod deadline;
 pub(crate) mod endpoint;
 pub(crate) mod parts;
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use crate::completion::{Completion, Completions};
@@ -198,7 +206,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
 
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
-    /// [`Done::Connected`](crate::Done::Connected) or the errno of the attempt that failed
+    /// [`Done::Socket`](crate::Done::Socket) or the errno of the attempt that failed
     /// last. Until then the source has no descriptor, and a call that needs one answers `ENOTCONN`;
     /// after a failure such a call answers the errno. An abort ends the connect.
     ///
@@ -259,6 +267,26 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// [`Refusal::Stale`].
     fn queued_bytes(&self, source: Source) -> Result<usize, Refusal> {
         Err(Refusal::Unsupported)
+    }
+
+    /// Receives into the program's memory, at once: see [`Watcher::recv`](crate::Watcher::recv) and
+    /// C11. One part after the other is filled.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing has arrived, or the system has no memory for the call.
+    /// What the system reports; [`Refusal::Busy`] while reads of the source are in flight;
+    /// [`Refusal::EmptyBuffer`]; [`Refusal::Unsupported`]; [`Refusal::Stale`].
+    fn recv(&mut self, source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        Err(Refusal::Unsupported.into())
+    }
+
+    /// Sends the program's bytes at once, as many as the source takes: see
+    /// [`Watcher::send`](crate::Watcher::send) and C11.
+    ///
+    /// # Errors
+    /// As for `recv`, while writes are in flight; no bytes are no error.
+    fn send(&mut self, source: Source, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Err(Refusal::Unsupported.into())
     }
 
     /// Gives the source a token: its operations that are accepted from now on carry it, unless they

@@ -35,6 +35,10 @@ pub enum OpCode {
     SendDescriptors,
     /// Waits for readiness.
     Poll,
+    /// Waits until a read is worth a try.
+    Readable,
+    /// Waits until a write is worth a try.
+    Writable,
     /// Takes a signal.
     Signal,
     /// Waits for the exit of a child process.
@@ -80,6 +84,8 @@ impl OpCode {
         OpCode::RecvDescriptors,
         OpCode::SendDescriptors,
         OpCode::Poll,
+        OpCode::Readable,
+        OpCode::Writable,
         OpCode::Signal,
         OpCode::ChildExit,
         OpCode::Close,
@@ -116,7 +122,7 @@ impl OpCode {
             SendDescriptors => {
                 Traits::new(F::Descriptors, Writes, BUF | DESCRIPTORS | QUEUES | TEARS)
             }
-            Poll | WaitDrained => Traits::new(F::Poll, Unordered, 0),
+            Poll | Readable | Writable | WaitDrained => Traits::new(F::Poll, Unordered, 0),
             Signal | ChildExit => Traits::new(F::Process, Reads, 0),
             ReadAt => Traits::new(F::File, Kernel, BUF | OFFSET | FILLS),
             WriteAt => Traits::new(F::File, Kernel, BUF | OFFSET),

@@ -342,8 +342,8 @@ impl Op {
     ///
     /// [`Completion::has_more`] is true for every completion but the last. A
     /// [deadline](Op::deadline) ends the operation, however many completions it has had. The
-    /// setting works on [`Op::accept`], [`Op::read`], [`Op::recv_from`], [`Op::send_file`] and
-    /// [`Op::signal`]; other operations ignore it.
+    /// setting works on [`Op::accept`], [`Op::read`], [`Op::recv_from`], [`Op::send_file`],
+    /// [`Op::signal`], [`Op::readable`] and [`Op::writable`]; other operations ignore it.
     ///
     /// ```
     /// use std::io::Write;
@@ -380,11 +380,11 @@ impl Op {
     /// socket, and connections in the backlog.
     #[inline(always)]
     pub const fn multishot(mut self) -> Op {
-        use OpCode::{Accept, Read, RecvFrom, SendFile, Signal};
+        use OpCode::{Accept, Read, Readable, RecvFrom, SendFile, Signal, Writable};
         // A receive into a buffer of its own has one buffer, and so one completion.
         let repeats = match self.code {
             RecvFrom => self.count == 0,
-            code => matches!(code, Read | Accept | SendFile | Signal),
+            code => matches!(code, Read | Accept | SendFile | Signal | Readable | Writable),
         };
         if repeats {
             self.flags |= MULTISHOT;

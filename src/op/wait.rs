@@ -211,6 +211,103 @@ impl Op {
         op
     }
 
+    /// Waits until a [`Watcher::recv`] is worth a try: bytes or a connection have arrived, or the
+    /// end, or an error.
+    ///
+    /// Completes with [`Done::Ready`] of [`Ready::READABLE`], and without a system call: the driver
+    /// knows the last event of the source, and what the calls and operations since have found. So a
+    /// message costs one call to read it. If nothing is known yet, the first such operation
+    /// registers the source, and waits for the event. The completion may prove vain: the call then
+    /// answers `WouldBlock`, and the next `readable` waits for the next event. No arrival between
+    /// the two is lost.
+    ///
+    /// With [`multishot`](Op::multishot) it completes at least once after each call that has found
+    /// the source empty. Receive until then: more bytes behind bytes that were not taken need not
+    /// make a completion.
+    ///
+    /// The operation takes no bytes, and waits behind nothing. A read in flight on the same source
+    /// may take the bytes first. A program that reads the descriptor by itself uses [`Op::poll`]:
+    /// the driver does not learn what such a read has found.
+    ///
+    /// ```
+    /// use std::io::{ErrorKind, Write};
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// let mut bytes = [0; 100];
+    /// let nothing = watcher.recv(source, &mut bytes).unwrap_err();
+    /// assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+    /// watcher.submit(Op::readable(source))?;
+    /// theirs.write_all(b"hello")?;
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert_eq!(watcher.recv(source, &mut bytes)?, 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The refusals are those of [every operation](Op#errors-of-every-operation), and:
+    ///
+    /// - [`Refusal::Unsupported`]: the source is a regular file, a directory or a block device.
+    ///
+    /// The only errnos are those of every operation: `ENOSPC`, `ENOMEM`, `EBADF`. On a source whose
+    /// [connect](Watcher::connect) fails, it ends with the errno of the connect.
+    ///
+    /// # Platforms
+    ///
+    /// The same everywhere, also in the simulation.
+    ///
+    /// # Cancellation
+    ///
+    /// There is nothing to undo. The next `readable` completes if bytes came just before the
+    /// cancel.
+    pub const fn readable(source: Source) -> Op {
+        Op::plain(OpCode::Readable, source)
+    }
+
+    /// Waits until a [`Watcher::send`] is worth a try: the source has room, or an error.
+    ///
+    /// Completes with [`Done::Ready`] of [`Ready::WRITABLE`]. All else is as for
+    /// [`Op::readable`]: the operation makes no system call, and after a `send` that answered
+    /// `WouldBlock`, or that sent a part, it completes when there is room.
+    ///
+    /// ```
+    /// use std::io::{ErrorKind, Read};
+    /// use windlass::{Completions, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let source = watcher.attach(ours)?;
+    /// let mut sent = 0;
+    /// let full = loop {
+    ///     match watcher.send(source, &[7; 1000]) {
+    ///         Ok(bytes) => sent += bytes,
+    ///         Err(error) => break error,
+    ///     }
+    /// };
+    /// assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    /// watcher.submit(Op::writable(source))?;
+    /// theirs.read_exact(&mut vec![0; sent])?;
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert_eq!(watcher.send(source, b"more")?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`Op::readable`].
+    ///
+    /// # Platforms
+    ///
+    /// As for [`Op::readable`].
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`Op::readable`].
+    pub const fn writable(source: Source) -> Op {
+        Op::plain(OpCode::Writable, source)
+    }
+
     /// Waits until at most `bytes` bytes of the source's writes are still queued.
     ///
     /// Completes with [`Done::Drained`]. If the queue is that short already, this happens at the

@@ -26,7 +26,7 @@ mod rechecks;
 mod shares;
 mod turn;
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use ops::timer::moved_ticket;
@@ -337,6 +337,14 @@ impl<K: Kernel> Driver for Proactor<K> {
             return Ok(state.queued_bytes as usize);
         }
         self.queued_bytes_of_other(source)
+    }
+
+    fn recv(&mut self, source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.recv_now(source, to)
+    }
+
+    fn send(&mut self, source: Source, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.send_now(source, parts)
     }
 
     fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal> {

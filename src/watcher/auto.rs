@@ -1,6 +1,6 @@
 //! The built-in drivers behind one type, and the choice between them.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -304,6 +304,8 @@ impl Driver for Auto {
         cancel_all(source: Source) -> usize;
         close() -> ();
         reinit_after_fork() -> io::Result<()>;
+        recv(source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+        send(source: Source, parts: &[IoSlice<'_>]) -> io::Result<usize>;
         set_token(source: Source, token: u64) -> Result<(), Refusal>;
         fd(source: Source) -> Result<BorrowedFd<'_>, Refusal>;
         kind(source: Source) -> Result<SourceKind, Refusal>;

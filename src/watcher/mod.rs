@@ -3,6 +3,7 @@
 pub(crate) mod auto;
 mod builder;
 mod connect;
+mod direct;
 mod process;
 mod simulated;
 mod sockets;

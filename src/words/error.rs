@@ -65,7 +65,7 @@ pub enum Limit {
 /// | [`NoDescriptor`](Refusal::NoDescriptor) | `Unsupported` | a handle of another kernel |
 /// | [`NoFiles`](Refusal::NoFiles) | `Unsupported` | file work on a kernel without files |
 /// | [`NoProcessor`](Refusal::NoProcessor) | `InvalidInput` | [`set_affinity`], [`affinity`] |
-/// | [`Busy`](Refusal::Busy) | `ResourceBusy` | [`detach`] with operations in flight |
+/// | [`Busy`](Refusal::Busy) | `ResourceBusy` | [`detach`], [`recv`]: operations in flight |
 /// | [`Deadlock`](Refusal::Deadlock) | `Deadlock` | the loop's thread waits on its [`Submitter`] |
 /// | [`Os`](Refusal::Os) | the errno's | the system |
 ///
@@ -75,6 +75,7 @@ pub enum Limit {
 /// [`close`]: crate::Watcher::close
 /// [`connect`]: crate::Watcher::connect
 /// [`detach`]: crate::Watcher::detach
+/// [`recv`]: crate::Watcher::recv
 /// [`reinit_after_fork`]: crate::Watcher::reinit_after_fork
 /// [`set_affinity`]: crate::Watcher::set_affinity
 ///
@@ -118,7 +119,8 @@ pub enum Refusal {
     NoFiles,
     /// The processor does not exist, or the process may not use it.
     NoProcessor(u32),
-    /// Operations are in flight on the source, so it cannot be detached.
+    /// Operations are in flight on the source, so it cannot be detached, and a
+    /// [`recv`](crate::Watcher::recv) or [`send`](crate::Watcher::send) would overtake them.
     Busy,
     /// A [`Submitter`](crate::Submitter) would have to wait for its loop, but the loop runs on this
     /// very thread.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 
 use windlass::{Done, Op, Watcher};
 
@@ -63,6 +64,64 @@ pub fn an_echo_costs_one_read_and_one_write<H: Harness>() {
     assert_eq!(grown("send"), writes);
     assert!(reads.contains(&grown("recv")), "{} reads", grown("recv"));
 }
+
+/// An echo by readiness costs one read and one write per message, and its share of a wait: nothing
+/// asks whether a socket is ready, and nothing reads in vain.
+pub fn an_echo_by_readiness_costs_one_read_and_one_write<H: Harness>() {
+    const CLIENTS: u64 = 10;
+    const ROUNDS: u64 = 100;
+    let mut b = H::bench();
+    let mut peers: Vec<Box<dyn Peer>> = Vec::new();
+    for number in 0..CLIENTS {
+        let source = if number % 2 == 0 {
+            let (here, there) = system::tcp_pair();
+            peers.push(Box::new(there));
+            b.watcher.attach(here).unwrap()
+        } else {
+            let (here, there) = UnixStream::pair().unwrap();
+            peers.push(Box::new(there));
+            b.watcher.attach(here).unwrap()
+        };
+        b.submit(Op::readable(source));
+    }
+    b.look();
+    let before = b.watcher.counters();
+    let mut bytes = [0; 200];
+    for round in 0..ROUNDS {
+        for peer in &mut peers {
+            peer.write_all(&pattern(100, round)).unwrap();
+        }
+        let mut echoed = 0;
+        while echoed < 100 * CLIENTS {
+            let source = b.next().source;
+            let len = b.watcher.recv(source, &mut bytes).unwrap();
+            assert_eq!(b.watcher.send(source, &bytes[..len]).unwrap(), len);
+            echoed += len as u64;
+            b.submit(Op::readable(source));
+        }
+        for peer in &mut peers {
+            let mut answer = [0; 100];
+            peer.read_exact(&mut answer).unwrap();
+            assert_eq!(answer[..], pattern(100, round));
+        }
+    }
+    let after = b.watcher.counters();
+    let messages = CLIENTS * ROUNDS;
+    let grown = |name: &str| after.calls(name) - before.calls(name);
+    assert_eq!((grown("register"), grown("poll")), (0, 0));
+    // A message that comes in two packets, rarely, costs both calls once more.
+    let few = messages..=messages + messages / 10;
+    let reads = grown("recv") + grown("recvmsg");
+    assert!(few.contains(&reads), "{reads} reads");
+    assert!(few.contains(&grown("send")), "{} writes", grown("send"));
+    assert!(grown("wait") <= messages + 20, "{} waits", grown("wait"));
+    let all: u64 = after.system_calls.iter().map(|(_, count)| count).sum::<u64>()
+        - before.system_calls.iter().map(|(_, count)| count).sum::<u64>();
+    assert_eq!(all, reads + grown("send") + grown("wait"), "and no other calls");
+}
+
+trait Peer: Read + Write {}
+impl<T: Read + Write> Peer for T {}
 
 /// A connection that is served at once needs no registration.
 pub fn attach_makes_no_call_and_short_connections_no_registration<H: Harness>() {

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Buf, Done, ErrorKind, Op, Watcher};
+use windlass::{Buf, Done, ErrorKind, Op, Ready, Refusal, Watcher};
 
 use crate::common::*;
 use crate::conformance::batched_datagrams::{bind, received};
+use crate::conformance::readiness::{expect_ready, fill, recv_exact, refusal, send_all, take};
 
 /// A deadline that has passed gives one try: data that is there wins.
 pub fn data_that_is_there_wins_over_a_passed_deadline<H: Harness>() {
@@ -141,4 +142,158 @@ pub fn deferred_sends_need_no_more_room_than_others<H: Harness>() {
         expect_unmoved(b.end(receive), ErrorKind::Cancelled);
     }
     b.expect_all_ended();
+}
+
+/// A source is readable when bytes have come, and not before; it is writable when it has room.
+pub fn a_source_is_ready_when_it_is_and_not_before<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let first = b.submit(Op::readable(here));
+    let writable = b.submit(Op::writable(here));
+    expect_ready(&b.end(writable), Ready::WRITABLE);
+    b.look();
+    assert!(b.is_open(first), "nothing has been sent");
+    send_all(&mut b, there, b"one");
+    expect_ready(&b.end(first), Ready::READABLE);
+    // Nothing was taken: what was known is still known.
+    let again = b.submit(Op::readable(here));
+    expect_ready(&b.end(again), Ready::READABLE);
+    assert_eq!(recv_exact(&mut b, here, 3), b"one");
+    let second = b.submit(Op::readable(here));
+    b.look();
+    assert!(b.is_open(second), "everything was taken");
+    send_all(&mut b, there, b"two");
+    expect_ready(&b.end(second), Ready::READABLE);
+    // A short read proves that nothing is left. (Not on io_uring, whose events do not tell urgent
+    // data, at which reads stop.)
+    let mut bytes = [0; 100];
+    assert_eq!(b.watcher.recv(here, &mut bytes).unwrap(), 3);
+    if H::NAME == "io_uring" {
+        take(&mut b, here, &mut Vec::new());
+    }
+    let third = b.submit(Op::readable(here));
+    b.look();
+    assert!(b.is_open(third), "the short read took everything");
+    assert!(b.watcher.cancel(third));
+    expect_unmoved(b.end(third), ErrorKind::Cancelled);
+    // A full read does not.
+    send_all(&mut b, there, b"three");
+    let fourth = b.submit(Op::readable(here));
+    expect_ready(&b.end(fourth), Ready::READABLE);
+    assert_eq!(b.watcher.recv(here, &mut bytes[..3]).unwrap(), 3);
+    let fifth = b.submit(Op::readable(here));
+    expect_ready(&b.end(fifth), Ready::READABLE);
+    assert_eq!(recv_exact(&mut b, here, 2), b"ee");
+    b.expect_all_ended();
+}
+
+/// A full source becomes writable when its peer has read.
+pub fn a_full_source_is_writable_when_it_has_room<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let mut sent = fill(&mut b, here);
+    // What the kernel is still moving makes room, too.
+    let writable = loop {
+        let writable = b.submit(Op::writable(here));
+        b.look();
+        if b.is_open(writable) {
+            break writable;
+        }
+        expect_ready(&b.end(writable), Ready::WRITABLE);
+        sent += fill(&mut b, here);
+    };
+    let mut got = Vec::new();
+    while b.is_open(writable) {
+        take(&mut b, there, &mut got);
+        b.look();
+    }
+    expect_ready(&b.end(writable), Ready::WRITABLE);
+    send_all(&mut b, here, b"more");
+    let left = sent + 4 - got.len();
+    got.extend(recv_exact(&mut b, there, left));
+    assert_eq!(got.len(), sent + 4);
+    assert!(got.ends_with(b"7more") || got.ends_with(b"\x07more"));
+}
+
+/// Several operations of one source complete with the same event, beside a poll.
+pub fn several_wait_for_one_event<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    let mut all: Vec<_> = (0..5).map(|_| b.submit(Op::readable(here))).collect();
+    all.push(b.submit(Op::poll(here, Ready::READABLE)));
+    b.look();
+    assert!(all.iter().all(|&ticket| b.is_open(ticket)));
+    send_all(&mut b, there, b"x");
+    for ticket in all {
+        expect_ready(&b.end(ticket), Ready::READABLE);
+    }
+    assert_eq!(recv_exact(&mut b, here, 1), b"x");
+}
+
+/// A listener is readable when a connection has come.
+pub fn a_listener_is_readable<H: Harness>() {
+    let mut b = H::bench();
+    let (listener, at) = b.listen();
+    let readable = b.submit(Op::readable(listener));
+    b.look();
+    assert!(b.is_open(readable));
+    let connect = b.submit(Op::connect(at));
+    expect_connected(b.end(connect));
+    expect_ready(&b.end(readable), Ready::READABLE);
+    let accept = b.submit(Op::accept(listener));
+    expect_accepted(b.end(accept));
+}
+
+/// They end as other operations do.
+pub fn readiness_ends_like_other_operations<H: Harness>() {
+    let mut b = H::bench();
+    let (here, _there) = b.pair();
+    let mut none = Vec::new();
+    take(&mut b, here, &mut none);
+    let wait = |b: &mut Bench<H::Driver>, op: Op| {
+        let ticket = b.submit(op);
+        b.look();
+        assert!(b.is_open(ticket));
+        ticket
+    };
+    let start = b.watcher.update_now();
+    let span = Duration::from_millis(5);
+    let expiring = b.submit(Op::readable(here).timeout(span));
+    expect_unmoved(b.end(expiring), ErrorKind::Deadline);
+    assert!(b.watcher.update_now() >= start + span, "it expired early");
+    let past = b.submit(Op::readable(here).deadline(start));
+    expect_unmoved(b.end(past), ErrorKind::Deadline);
+    // What is known wins over a deadline that has passed.
+    let writable = b.submit(Op::writable(here).deadline(start));
+    expect_ready(&b.end(writable), Ready::WRITABLE);
+    let moved = wait(&mut b, Op::readable(here));
+    b.watcher.reschedule(moved, Duration::from_millis(1)).unwrap();
+    expect_unmoved(b.end(moved), ErrorKind::Deadline);
+    let cancelled = wait(&mut b, Op::readable(here));
+    assert!(b.watcher.cancel(cancelled));
+    assert!(!b.watcher.cancel(cancelled));
+    expect_unmoved(b.end(cancelled), ErrorKind::Cancelled);
+    let all = [Op::readable(here), Op::readable(here).multishot()].map(|op| wait(&mut b, op));
+    assert_eq!(b.watcher.detach(here).unwrap_err(), Refusal::Busy);
+    assert_eq!(b.watcher.cancel_all(here), 2);
+    for ticket in all {
+        expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
+    }
+    let closed = wait(&mut b, Op::readable(here));
+    let close = b.submit(Op::close(here));
+    expect_unmoved(b.end(closed), ErrorKind::Aborted);
+    expect_closed(b.end(close));
+    let (here, _there) = b.pair();
+    let aborted = wait(&mut b, Op::readable(here));
+    assert!(b.watcher.abort(here));
+    expect_unmoved(b.end(aborted), ErrorKind::Aborted);
+    assert_eq!(b.refuse(Op::readable(here)).0, Refusal::Stale);
+    assert_eq!(refusal(b.watcher.recv(here, &mut [0; 9])), Some(Refusal::Stale));
+    assert_eq!(refusal(b.watcher.send(here, b"x")), Some(Refusal::Stale));
+    let (here, _there) = b.pair();
+    let left = wait(&mut b, Op::readable(here));
+    b.watcher.close();
+    expect_unmoved(b.end(left), ErrorKind::Closed);
+    assert_eq!(b.refuse(Op::writable(here)).0, Refusal::Closed);
+    assert_eq!(refusal(b.watcher.recv(here, &mut [0; 9])), Some(Refusal::Closed));
 }

@@ -1,7 +1,7 @@
 //! Labels of invariants: one definition each, and no citation of what is not there.
 //!
-//! A label is a letter and a digit (and C10). The definition begins a sentence of a comment with
-//! the label in parentheses; the contract's are bold.
+//! A label is a letter and a digit (and C10, C11). The definition begins a sentence of a comment
+//! with the label in parentheses; the contract's are bold.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ fn comment(line: &str) -> Option<&str> {
 fn is_label(word: &str) -> bool {
     let (letter, number) = word.split_at_checked(1).unwrap_or(("", ""));
     let is_number = number.len() == 1 && number.starts_with(|c: char| c.is_ascii_digit());
-    letter.starts_with(|c: char| c.is_ascii_uppercase()) && (is_number || word == "C10")
+    letter.starts_with(|c: char| c.is_ascii_uppercase())
+        && (is_number || matches!(word, "C10" | "C11"))
 }
 
 /// The labels that the comments of a file define.

@@ -7,6 +7,7 @@ mod close;
 mod connect;
 mod datagram;
 mod descriptors;
+mod direct;
 pub(in crate::proactor) mod end;
 mod file;
 mod inline_read;

@@ -1,13 +1,17 @@
 //! Polls, which wait for readiness, and operations that wait until a queue of writes is short.
 
-use crate::completion::Done;
+use crate::completion::{Completion, Done};
 use crate::kernel::{Calls, Kernel};
+use crate::op::operation::Operation;
 use crate::op::{Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::report::Stats;
-use crate::proactor::parts::state::POLLED;
+use crate::proactor::parts::state::{
+    INLINE_READ, POLLED, READ_PAUSED, READABLE, READS, REGISTERED, SourceState, WRITABLE,
+    WRITE_PAUSED, WRITES, WRITES_REGISTERED,
+};
 use crate::sys::interest::Ready;
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
@@ -17,12 +21,13 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_poll(&mut self, op: &Op, token: u64) -> Submitted {
         let index = self.usable(op.source)?;
-        let polls = op.code == OpCode::Poll;
+        let polls = op.code != OpCode::WaitDrained;
         if polls && self.sources[index].kind() == SourceKind::File {
             return Err(Refusal::Unsupported);
         }
         let ticket = self.place(op.code, index, token)?;
-        self.ops[ticket.index()].count = op.count;
+        let entry = &mut self.ops[ticket.index()];
+        (entry.count, entry.multishot) = (op.count, op.is_multishot());
         self.sources[index].push_poll(&mut self.ops.table, ticket.index());
         if polls {
             self.sources[index].flags |= POLLED;
@@ -36,8 +41,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// The conditions that the polls of a source wait for, if it has any polls.
     pub(in crate::proactor) fn polled_for(&self, index: u32) -> Option<Ready> {
-        let polls = self.ops.queue(self.sources[index].polls).filter(|op| op.code == OpCode::Poll);
-        polls.map(|op| Ready::from_bits(op.count as u16)).reduce(|all, on| all | on)
+        let flags = self.sources[index].flags;
+        let polls = self.ops.queue(self.sources[index].polls);
+        polls.filter_map(|op| awaited(op, flags)).reduce(|all, on| all | on)
     }
 
     /// Answers the polls of a source whose conditions hold.
@@ -48,26 +54,56 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         let mut slots = Slots(self.sources[index].polls);
-        let mut pending = false;
+        // Whether any poll goes on, and then whether one of them waits for writes.
+        let mut pending = None;
         while let Some(slot) = slots.next(&self.ops) {
-            // The list also has operations that wait for a drain.
-            if self.ops[slot].code == OpCode::Poll {
-                let interest = Ready::from_bits(self.ops[slot].count as u16);
-                match self.kernel.calls_mut().poll(self.sources[index].fd, interest) {
-                    Ok(ready) if ready.is_empty() => pending = true,
-                    Ok(ready) => self.finish_write(index, slot, Ok(Done::Ready(ready))),
-                    Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+            let state = &mut self.sources[index];
+            match self.ops[slot].code {
+                OpCode::Poll => {
+                    let interest = Ready::from_bits(self.ops[slot].count as u16);
+                    match self.kernel.calls_mut().poll(state.fd, interest) {
+                        Ok(ready) if ready.is_empty() => pending = Some(true),
+                        Ok(ready) => self.finish_write(index, slot, Ok(Done::Ready(ready))),
+                        Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
+                    }
                 }
+                OpCode::Readable if state.is_worth(READING) => {
+                    self.tell_ready(index, slot, Ready::READABLE);
+                }
+                OpCode::Writable if state.is_worth(WRITING) => {
+                    self.tell_ready(index, slot, Ready::WRITABLE);
+                }
+                OpCode::Readable => pending = pending.or(Some(false)),
+                OpCode::Writable => pending = Some(true),
+                // The list also has other operations without an order.
+                _ => {}
             }
         }
-        if pending && let Err(errno) = self.register(index, true) {
+        if let Some(writes) = pending
+            && let Err(errno) = self.register(index, writes)
+        {
+            self.sources[index].flags |= READABLE | WRITABLE;
             let mut slots = Slots(self.sources[index].polls);
             while let Some(slot) = slots.next(&self.ops) {
-                if self.ops[slot].code == OpCode::Poll {
+                if matches!(self.ops[slot].code, OpCode::Poll | OpCode::Readable | OpCode::Writable)
+                {
                     self.fail(slot, ErrorKind::Os(errno));
                 }
             }
         }
+    }
+
+    /// An attempt in a direction is worth it: completes an operation that waits for that.
+    fn tell_ready(&mut self, index: u32, slot: u32, ready: Ready) {
+        let result = Ok(Done::Ready(ready));
+        if !self.ops[slot].multishot {
+            return self.finish_write(index, slot, result);
+        }
+        let (source, ticket) = (self.sources[index].name(index), self.ticket(slot));
+        let (code, token) = (self.ops[slot].code, self.ops[slot].token);
+        self.stats.continued += 1;
+        let done = Completion::new(code, source, ticket, token, result).with_more(true);
+        self.outbox.batch.push(done);
     }
 
     /// Ends the [`Op::wait_drained`] operations whose number of queued bytes is reached.
@@ -87,11 +123,46 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
+/// A direction of a source: the flag that an attempt is worth it, that of its pause, those of its
+/// registration, and those of its operations.
+struct Direction(u32, u32, u32, u32);
+
+const READING: Direction = Direction(READABLE, READ_PAUSED, REGISTERED, INLINE_READ | READS);
+const WRITING: Direction =
+    Direction(WRITABLE, WRITE_PAUSED, REGISTERED | WRITES_REGISTERED, WRITES);
+
+impl SourceState {
+    /// Whether an attempt is worth it, for all that the selector has told. Until it has told
+    /// anything, the flag is only a guess: it is taken back, and the registration tells.
+    fn is_worth(&mut self, direction: Direction) -> bool {
+        let Direction(worth, paused, registered, queued) = direction;
+        if self.flags & registered != registered {
+            self.flags &= if self.has(queued) { !0 } else { !worth };
+            return false;
+        }
+        self.flags & (worth | paused) == worth
+    }
+}
+
+/// The conditions that an operation without an order waits for, if it waits for any. (A selector
+/// without edges would report again and again what is known already.)
+fn awaited(op: &Operation, flags: u32) -> Option<Ready> {
+    match op.code {
+        OpCode::Poll => Some(Ready::from_bits(op.count as u16)),
+        OpCode::Readable if flags & READABLE == 0 => Some(Ready::READABLE),
+        OpCode::Writable if flags & WRITABLE == 0 => Some(Ready::WRITABLE),
+        _ => None,
+    }
+}
+
 /// How the driver serves these operations, and how often.
 pub(super) fn explain(stats: &Stats, explain: &mut Explain) {
     let counted = "when a write of the source ends";
     let drains = stats.count(OpCode::WaitDrained);
     explain.row("wait_drained", "count of queued bytes", counted, drains);
+    let known = [OpCode::Readable, OpCode::Writable].map(|code| stats.count(code));
+    let told = "what the selector has told, and what the last attempt has found";
+    explain.row("readable, writable", "no call", told, known.iter().sum());
     let asked = "asked first, then at each edge";
     explain.row("poll", "poll", asked, stats.count(OpCode::Poll));
 }

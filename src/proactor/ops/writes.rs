@@ -7,10 +7,6 @@ use crate::proactor::parts::state::WRITE_PAUSED;
 use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::words::error::ErrorKind;
 
-const fn is(moved: isize, errno: i32) -> bool {
-    moved == -(errno as isize)
-}
-
 impl<K: Kernel> Proactor<K> {
     /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.
     pub(in crate::proactor) fn run_writes(&mut self, index: u32, left: &mut usize) {
@@ -23,13 +19,24 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(in crate::proactor) fn write_stopped(&mut self, index: u32, slot: u32, moved: isize) {
-        if is(moved, libc::EAGAIN) {
-            self.block_write(index);
-        } else if is(moved, libc::ENOBUFS) || is(moved, libc::ENOMEM) {
-            // No edge says that the kernel has memory again.
-            self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
-        } else if !is(moved, libc::EINTR) {
-            self.fail(slot, ErrorKind::Os(-moved as i32));
+        if let Some(kind) = self.write_blocked(index, moved) {
+            self.fail(slot, kind);
         }
+    }
+
+    /// Handles an attempt to write that answered `-errno`, as `read_blocked`.
+    pub(in crate::proactor) fn write_blocked(
+        &mut self,
+        index: u32,
+        moved: isize,
+    ) -> Option<ErrorKind> {
+        match -moved as i32 {
+            libc::EAGAIN => self.block_write(index),
+            libc::EINTR => {}
+            // No edge says that the kernel has memory again.
+            libc::ENOBUFS | libc::ENOMEM => self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS),
+            errno => return Some(ErrorKind::Os(errno)),
+        }
+        None
     }
 }

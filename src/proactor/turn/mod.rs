@@ -425,7 +425,8 @@ impl<K: Kernel> Proactor<K> {
             self.time.paused.swap_remove(i);
             if let Some(state) = self.state(source) {
                 state.flags &= !flag;
-                if state.can_read() || state.can_write() {
+                state.note_polls();
+                if state.has(POLLED) || state.can_read() || state.can_write() {
                     self.enqueue(source.index());
                 }
             }

@@ -24,6 +24,7 @@ mod jobs;
 mod links;
 mod places;
 mod process;
+mod readiness;
 mod refusals;
 mod scripted;
 mod time;

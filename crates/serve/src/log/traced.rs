@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -351,6 +351,8 @@ impl<D: Driver> Driver for Traced<D> {
         fn cancel_all(&mut self, source: Source) -> usize;
         fn close(&mut self);
         fn reinit_after_fork(&mut self) -> io::Result<()>;
+        fn recv(&mut self, source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+        fn send(&mut self, source: Source, parts: &[IoSlice<'_>]) -> io::Result<usize>;
         fn set_token(&mut self, source: Source, token: u64) -> Result<(), Reason>;
         fn fd(&mut self, source: Source) -> Result<BorrowedFd<'_>, Reason>;
         fn kind(&mut self, source: Source) -> Result<SourceKind, Reason>;
