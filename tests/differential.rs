@@ -38,7 +38,7 @@ use programs::random;
 use worlds::{Completed, Network, Poll, Real, Virtual, World};
 
 /// The random programs test enough only if each of these cases happens in them.
-const HAPPENS: [&str; 34] = [
+const HAPPENS: [&str; 35] = [
     "Read",
     "ReadInto",
     "ReadExact",
@@ -48,6 +48,7 @@ const HAPPENS: [&str; 34] = [
     "Accept",
     "Connect",
     "Poll",
+    "Readable",
     "Timer",
     "SendFile",
     "send_file in parts",

@@ -25,6 +25,7 @@ mod random_jobs;
 mod seeds;
 mod model {
     pub mod check;
+    pub mod direct;
     pub mod draw;
     pub mod files;
     pub mod finish;
@@ -100,7 +101,7 @@ fn descriptors_of<W: World>() -> usize {
 }
 
 /// The random programs test enough only if each of these cases happens in them.
-const HAPPENS: [&str; 41] = [
+const HAPPENS: [&str; 50] = [
     "Read Done",
     "Read Nothing",
     "Read Failed(Deadline)",
@@ -132,6 +133,15 @@ const HAPPENS: [&str; 41] = [
     "Connect Failed(Os(111))",
     "Poll Done",
     "Poll Failed(Deadline)",
+    "Readable Done",
+    "Readable Failed(Cancelled)",
+    "Writable Done",
+    "recv, some",
+    "recv, would block",
+    "recv, busy",
+    "send, some",
+    "send, would block",
+    "send, busy",
     "WaitDrained Done",
     "WaitDrained Failed(Cancelled)",
     "Timer Done",

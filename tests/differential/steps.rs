@@ -61,6 +61,12 @@ pub enum StreamStep {
         on: u8,
         len: u16,
     },
+    /// Calls that move bytes at once, and readiness where they would block.
+    Direct {
+        on: u8,
+        len: u16,
+        piece: u16,
+    },
     /// Reads of every kind that find nothing and are cancelled.
     CancelIdle {
         on: u8,
@@ -280,6 +286,8 @@ fn stream() -> impl Strategy<Value = StreamStep> {
         3 => (on(), 1..20_000u16, any::<bool>())
             .prop_map(|(on, len, many)| StreamStep::SendToLeases { on, len, many }),
         2 => (on(), 1..9_000u16).prop_map(|(on, len)| StreamStep::Echo { on, len }),
+        3 => (on(), 1..30_000u16, 1..5_000u16)
+            .prop_map(|(on, len, piece)| StreamStep::Direct { on, len, piece }),
         3 => (on(), 1..6u8, any::<bool>())
             .prop_map(|(on, count, all)| StreamStep::CancelIdle { on, count, all }),
         3 => (on(), 1..6u8, 0..900u16, any::<bool>())

@@ -1,5 +1,6 @@
 //! Steps on connections.
 
+use std::io::ErrorKind::WouldBlock;
 use std::time::Duration;
 
 use windlass::driver::OpCode;
@@ -127,6 +128,7 @@ impl<W: World> Rig<W> {
                 assert!(*back == *bytes);
                 self.end(write);
             }
+            StreamStep::Direct { on, len, piece } => self.direct(on, len.into(), piece.into()),
             StreamStep::CancelIdle { on, count, all } => {
                 let (pair, side) = self.pick(on, true);
                 let tickets: Vec<Ticket> =
@@ -335,6 +337,36 @@ impl<W: World> Rig<W> {
         }
         self.end_all(vec![next, shut]);
         assert!(heard == [&huge[..end.bytes()], b"next"].concat());
+    }
+
+    /// Bytes cross by calls that move them at once. How many calls there are, and how often they
+    /// have to wait, is left to chance.
+    fn direct(&mut self, on: u8, len: usize, piece: usize) {
+        let (pair, side) = self.pick(on, false);
+        let [from, to] = [side, 1 - side].map(|side| self.pairs[pair].0[side]);
+        let bytes = self.bytes(len);
+        let (mut left, mut all, mut memory) = (&bytes[..], Vec::new(), vec![0; piece]);
+        while all.len() < bytes.len() {
+            if !left.is_empty() {
+                match self.watcher.send(from, &left[..piece.min(left.len())]) {
+                    Ok(moved) => left = &left[moved..],
+                    Err(error) => assert_eq!(error.kind(), WouldBlock, "{error}"),
+                }
+            }
+            match self.watcher.recv(to, &mut memory) {
+                Ok(moved) => all.extend_from_slice(&memory[..moved]),
+                Err(error) => {
+                    assert_eq!(error.kind(), WouldBlock, "{error}");
+                    let readable = (all.len() + left.len() < bytes.len()).then_some(to);
+                    let op = readable.map_or(Op::writable(from), Op::readable);
+                    let ready = self.start(op, SETUP);
+                    assert!(matches!(self.end(ready).result, Ok(Done::Ready(_))));
+                }
+            }
+        }
+        assert!(all == bytes);
+        let (bytes, sum) = (all.len(), sum(all));
+        self.see(pair, 1 - side, "reads", Seen::Total { bytes, sum });
     }
 
     /// Many connections at once.

@@ -13,7 +13,7 @@ use crate::worlds::World;
 /// The end of an operation whose answer the kernel has lost.
 const LOST: End = End::Failed(ErrorKind::Os(libc::EIO));
 /// The errnos that a broken connection may report.
-const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
+pub const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
 
 impl<W: World> Model<W> {
     /// One wait, of `span` or without blocking; answers how many completions came.
@@ -154,6 +154,13 @@ impl<W: World> Model<W> {
             let record = &self.ops[op];
             let listener = record.target.filter(|&port| self.is_open(port));
             assert!(listener.is_none(), "a connection is not made: {record:?}");
+            if let (OpCode::Readable, Some(port), false) =
+                (record.code, record.end, record.multishot)
+            {
+                assert_eq!(self.unread(port), 0, "bytes wake nobody: {record:?}");
+                let over = self.peer(port).is_some_and(|peer| self.ports[peer].shut);
+                assert!(!over, "the end wakes nobody: {record:?}");
+            }
             let Some(port) = record.end.filter(|_| direction(record.code) == Some(READS)) else {
                 continue;
             };
@@ -344,6 +351,12 @@ impl<W: World> Model<W> {
                 let asked = Ready::from_bits(record.interest) | Ready::ALWAYS;
                 !ready.is_empty() && asked.contains(*ready)
             }
+            (OpCode::Readable, Ok(Done::Ready(ready))) => {
+                *ready == Ready::READABLE && c.has_more() == record.multishot
+            }
+            (OpCode::Writable, Ok(Done::Ready(ready))) => {
+                *ready == Ready::WRITABLE && c.has_more() == record.multishot
+            }
             (OpCode::WaitDrained, Ok(Done::Drained)) => true,
             (_, Ok(_)) => false,
             (OpCode::ReadAppend, Err(error)) => bytes == 0 && **error.buf() == *record.prefix,
@@ -399,7 +412,7 @@ impl<W: World> Model<W> {
     }
 
     /// Whether a read of this port may meet the end of the file.
-    fn may_be_over(&self, port: usize) -> bool {
+    pub fn may_be_over(&self, port: usize) -> bool {
         let asked = self.peer(port).is_some_and(|peer| self.ports[peer].shut_asked);
         asked || self.is_disturbed(port)
     }

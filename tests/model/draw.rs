@@ -64,6 +64,8 @@ fn reading() -> impl Strategy<Value = Step> {
             .prop_map(|(on, len, spare, how)| Step::ReadAppend { on, len, spare, how }),
         3 => (on(), any::<u8>(), how())
             .prop_map(|(on, which, how)| Step::AppendLease { on, which, how }),
+        3 => (on(), prop::collection::vec(0..3_000u16, 1..4))
+            .prop_map(|(on, rooms)| Step::Recv { on, rooms }),
     ]
 }
 
@@ -76,6 +78,8 @@ fn writing() -> impl Strategy<Value = Step> {
             .prop_map(|(on, lens, how)| Step::WriteParts { on, lens, how }),
         3 => (on(), any::<u8>(), how())
             .prop_map(|(on, which, how)| Step::WriteLease { on, which, how }),
+        4 => (on(), prop::collection::vec(0..4_000u16, 1..4))
+            .prop_map(|(on, lens)| Step::Send { on, lens }),
         1 => (on(), how()).prop_map(|(on, how)| Step::Shutdown { on, how }),
         1 => (on(), how()).prop_map(|(on, how)| Step::Close { on, how }),
     ]
@@ -98,6 +102,8 @@ fn other() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (on(), 0..8u8, how())
             .prop_map(|(on, interest, how)| Step::Poll { on, interest, how }),
+        6 => (on(), any::<bool>(), prop::bool::weighted(0.2), how())
+            .prop_map(|(on, writes, many, how)| Step::Ready { on, writes, many, how }),
         4 => (on(), prop_oneof![Just(0), 0..5_000u16], how())
             .prop_map(|(on, bytes, how)| Step::Drained { on, bytes, how }),
         4 => (0..3_000_000u32, any::<bool>(), prop::bool::weighted(0.2))

@@ -199,6 +199,19 @@ impl<W: World> Model<W> {
                 plan.wanted = interest.bits() as usize;
                 self.submit(plan, how);
             }
+            Step::Ready { on, writes, many, how } => {
+                let Some(port) = self.pick(on, Sort::of(on, 8)) else {
+                    return;
+                };
+                let source = self.ports[port].source;
+                let op = if writes { Op::writable(source) } else { Op::readable(source) };
+                let op = if many { op.multishot() } else { op };
+                let mut plan = Plan::new(op, Some(port));
+                plan.wanted = if many { usize::MAX } else { 0 };
+                self.submit(plan, how);
+            }
+            Step::Recv { on, ref rooms } => self.recv(on, rooms),
+            Step::Send { on, ref lens } => self.send(on, lens),
             Step::Drained { on, bytes, how } => {
                 let Some(port) = self.pick(on, Sort::of(on, 16)) else {
                     return;

@@ -191,6 +191,22 @@ pub enum Step {
         interest: u8,
         how: How,
     },
+    /// Waits until a direction is ready.
+    Ready {
+        on: u8,
+        writes: bool,
+        many: bool,
+        how: How,
+    },
+    /// Calls that move bytes at once, by one piece of memory or by several.
+    Recv {
+        on: u8,
+        rooms: Vec<u16>,
+    },
+    Send {
+        on: u8,
+        lens: Vec<u16>,
+    },
     Drained {
         on: u8,
         bytes: u16,
