@@ -309,9 +309,14 @@ mod sim {
         case.network.seed = seed;
         if seed.is_multiple_of(3) {
             let rate = 0.02 + (seed % 7) as f64 * 0.02;
-            // Few reads are left to the kernel: most are served from the page cache.
-            let (cache_miss, short_file_read) = (0.8, 0.5);
-            case.network.faults = Faults { cache_miss, short_file_read, ..Faults::all(rate) };
+            // Few reads are left to the kernel: most are served from the page cache. And there are
+            // few syncs.
+            case.network.faults = Faults {
+                cache_miss: 0.8,
+                short_file_read: 0.5,
+                sync_error: 0.5,
+                ..Faults::all(rate)
+            };
         }
         run::<W>(&case).1
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use super::file_work::SimFileRequest;
 use crate::file::FileAnswer;
-use crate::kernel::{Answer, Started};
+use crate::kernel::{Answer, FILES, Started};
 use crate::memory::buf::swap::{Lent, Pool};
 use crate::memory::buf::{Buf, Target};
 use crate::sim::Sim;
@@ -35,6 +35,7 @@ use crate::sim::kernel::Call;
 use crate::sim::schedule::{SimEvent, TRY};
 use crate::sim::world::{Socket, World};
 use crate::sys::fd::RawFd;
+use crate::sys::interest::Ready;
 use crate::words::clock;
 
 /// The kernel gives a swap buffer back when less than a sixteenth of its bytes is left.
@@ -312,6 +313,23 @@ impl<const C: bool> Sim<C> {
         }
     }
 
+    /// Ends all that the kernel of a crashed machine has. Adds the events that tell of it.
+    pub(super) fn crash_entries(&mut self, events: &mut Vec<(u64, Ready)>) {
+        for (&number, entry) in &self.in_kernel.entries {
+            match entry {
+                KernelEntry::File(request) => {
+                    let moved = -(libc::EIO as isize);
+                    self.in_kernel.answers.push_back(FileAnswer { key: request.key(), moved });
+                }
+                _ => events.push((u64::from(number) << 32 | TRY, Ready::NONE)),
+            }
+        }
+        self.in_kernel.entries.retain(|_, entry| !matches!(entry, KernelEntry::File(_)));
+        if !self.in_kernel.answers.is_empty() {
+            events.push((FILES, Ready::READABLE));
+        }
+    }
+
     /// The answer of an event with this key; `None` if the event is one of readiness.
     pub(super) fn answer_of(&mut self, key: u64, pool: &mut Pool) -> Option<Answer> {
         // The keys of the kernel's own events have this bit, too.
@@ -319,6 +337,7 @@ impl<const C: bool> Sim<C> {
             return None;
         }
         let number = (key >> 32) as u32;
+        let crashed = self.has_crashed();
         let answer = match self.in_kernel.entries.remove(&number) {
             // `do_requests` has handled the entries of files before.
             Some(KernelEntry::File(_)) | None => None,
@@ -330,6 +349,9 @@ impl<const C: bool> Sim<C> {
                     }
                     _ => Some(Answer { key, write, moved, ..nothing() }),
                 }
+            }
+            Some(KernelEntry::Begun(begun)) if crashed => {
+                Some(begun.answer(-(libc::ECONNRESET as isize)))
             }
             Some(KernelEntry::Begun(begun)) => self.attempt(number, begun, pool),
         };

@@ -46,7 +46,7 @@ impl World {
             return Err(os(libc::EADDRINUSE));
         }
         let mailbox = Mailbox { shared: options.reuse_port, ..Mailbox::default() };
-        let index = self.open(Role::Datagram(Box::new(mailbox)), name.clone(), Name::None);
+        let index = self.open(Role::Datagram(Box::new(mailbox)), name.clone(), Name::None, home);
         self.mailboxes.entry(name).or_default().push(index);
         Ok(index as RawFd)
     }

@@ -139,9 +139,12 @@ faults! {
     short_file_read: ShortFileRead,
     /// A write to a file by the kernel moves fewer bytes than it has.
     short_file_write: ShortFileWrite,
-    /// A read, a write or a sync of a file fails (`EIO`). Bytes that were written before a failed
-    /// sync do not reach the disk, not even by a later sync.
+    /// A read or a write of a file fails (`EIO`).
     file_error: FileError,
+    /// A sync of a file or a directory fails (`EIO`). Some of the sectors that were dirty are on
+    /// the disk then. The others, and the names, do not reach it by a later sync either, which
+    /// succeeds.
+    sync_error: SyncError,
     /// A write to a file finds no space (`ENOSPC`).
     disk_full: DiskFull,
 }
@@ -164,6 +167,7 @@ impl Faults {
             lookup_failed: 0.0,
             lost_answer: 0.0,
             file_error: 0.0,
+            sync_error: 0.0,
             disk_full: 0.0,
             ..Faults::all(probability)
         }

@@ -59,12 +59,25 @@ pub(super) struct SimFileRequest {
     stopped: bool,
 }
 
+impl SimFileRequest {
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// What it writes.
+    fn bytes(&self) -> Vec<u8> {
+        // SAFETY: Y2.
+        let part = |&(start, len): &(*mut u8, usize)| unsafe { slice::from_raw_parts(start, len) };
+        self.memory.iter().flat_map(part).copied().collect()
+    }
+}
+
 fn code(result: Result<usize, i32>) -> isize {
     result.map_or_else(|errno| -(errno as isize), |count| count as isize)
 }
 
 impl World {
-    /// The fault of reads, writes and syncs of a file, if one happens.
+    /// The fault of reads and writes of a file, if one happens.
     fn file_fault(&mut self, writes: bool) -> Result<(), i32> {
         if self.dice.hits(ANYWHERE, Fault::FileError) {
             return Err(libc::EIO);
@@ -75,12 +88,19 @@ impl World {
         Ok(())
     }
 
-    fn sync_or_fail(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
-        if let Err(errno) = self.file_fault(false) {
-            self.lose_dirty_pages(fd);
-            return Err(errno);
+    fn sync_or_fail(&mut self, fd: RawFd) -> Result<(), i32> {
+        if self.dice.hits(ANYWHERE, Fault::SyncError) {
+            self.fail_to_sync(fd);
+            return Err(libc::EIO);
         }
-        self.sync_file(fd, offset, len)
+        self.sync_file(fd)
+    }
+
+    /// What sync_file_range(2) promises, which is nothing for a crash: the device and the length of
+    /// the file are left out.
+    fn sync_range(&mut self, fd: RawFd) -> Result<(), i32> {
+        self.open_file(fd)?;
+        if self.dice.hits(ANYWHERE, Fault::SyncError) { Err(libc::EIO) } else { Ok(()) }
     }
 
     /// Does what a request asks for. A fault may make the read or write short.
@@ -94,7 +114,7 @@ impl World {
         }
         let direct = self.open_file(fd)?.how.direct;
         let (writes, short) = match request.call {
-            Call::Fsync => return self.sync_or_fail(fd, 0, 0).map(|()| 0),
+            Call::Fsync => return self.sync_or_fail(fd).map(|()| 0),
             Call::Pwrite => (true, Fault::ShortFileWrite),
             _ => (false, Fault::ShortFileRead),
         };
@@ -226,6 +246,9 @@ impl<const C: bool> Sim<C> {
             FileWork::SyncAll | FileWork::SyncData => (Call::Fsync, Vec::new()),
         };
         let request = SimFileRequest { key, fd, offset, call, memory, stopped: false };
+        if writes {
+            self.enter().begin_write((selector, key), fd, offset, request.bytes());
+        }
         self.in_kernel.entries.insert(number, KernelEntry::File(request));
         true
     }
@@ -260,6 +283,7 @@ impl<const C: bool> Sim<C> {
             let Some(KernelEntry::File(request)) = self.in_kernel.entries.remove(&number) else {
                 continue;
             };
+            self.enter().disks.end_write((self.selector, request.key));
             let moved = self.call(request.call, request.fd, |world| code(world.perform(&request)));
             let loses = C && !self.in_kernel.has_lost;
             if loses && self.enter().dice.hits(ANYWHERE, Fault::LostAnswer) {
@@ -319,7 +343,7 @@ impl<const C: bool> Sim<C> {
                 (Call::Pwrite, result)
             }
             WorkItem::Sync { fd } | WorkItem::DataSync { fd } => {
-                (Call::Fsync, plain(self.enter().sync_or_fail(fd, 0, 0)))
+                (Call::Fsync, plain(self.enter().sync_or_fail(fd)))
             }
             WorkItem::Close(handle) => {
                 drop(handle);
@@ -330,16 +354,17 @@ impl<const C: bool> Sim<C> {
     }
 
     fn do_file_task(&mut self, fd: RawFd, task: Task) -> Result<Done, Error> {
+        let machine = self.home;
         let mut world = self.enter();
         let unit = |()| Done::Finished;
         let result = match task {
-            Task::SyncRange { offset, len } => world.sync_or_fail(fd, offset, len).map(unit),
+            Task::SyncRange { .. } => world.sync_range(fd).map(unit),
             Task::Allocate { offset, len } => world
                 .file_fault(true)
                 .and_then(|()| world.set_file_len(fd, offset.saturating_add(len), true))
                 .map(unit),
             Task::SetLen { len } => world.set_file_len(fd, len, false).map(unit),
-            Task::Open { path, options } => match world.open_path(&path, options) {
+            Task::Open { path, options } => match world.open_path(machine, &path, options) {
                 Ok(fd) => {
                     drop(world);
                     let file = Handle::from_virtual(fd, SourceKind::File, None, self.owner());
@@ -349,15 +374,17 @@ impl<const C: bool> Sim<C> {
             },
             Task::Metadata(file) => {
                 let known = world.file_metadata(match &file {
-                    FileRef::Path(path) | FileRef::Symlink(path) => Ok(path),
+                    FileRef::Path(path) | FileRef::Symlink(path) => Ok((machine, path)),
                     FileRef::Source(_) => Err(fd),
                 });
                 known.map(|known| Done::Metadata(Box::new(known)))
             }
-            Task::Rename { from, to } => world.files.rename(&from, &to).map(unit),
-            Task::RemoveFile { path } => world.files.remove(&path).map(unit),
-            Task::HardLink { from, to } => world.files.link(&from, &to).map(unit),
-            Task::Access { path, .. } => world.file_metadata(Ok(&path)).map(|_| Done::Finished),
+            Task::Rename { from, to } => world.disks.of(machine).rename(&from, &to).map(unit),
+            Task::RemoveFile { path } => world.disks.of(machine).remove(&path).map(unit),
+            Task::HardLink { from, to } => world.disks.of(machine).link(&from, &to).map(unit),
+            Task::Access { path, .. } => {
+                world.file_metadata(Ok((machine, &path))).map(|_| Done::Finished)
+            }
             _ => Err(libc::EOPNOTSUPP),
         };
         result.map_err(|errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE))

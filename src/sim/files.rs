@@ -1,31 +1,26 @@
-//! Files: a flat space of names, the bytes of each file, and the part of them that a crash keeps.
+//! The files of the machines: names, open files, and the calls on them.
 //!
-//! ```text
-//!   write ──▶ the page cache ──sync──▶ the disk
-//!                  ▲                     │
-//!                  └───── crash ─────────┘
-//! ```
-//!
-//! A page is *dirty* from a write to the next sync, and *cached* from a read or a write until the
-//! cache is dropped. A name is on the disk as soon as it exists.
+//! Each machine has a disk of its own. `directories.rs` has the names, `inode.rs` the bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::file::OpenOptions;
 use crate::memory::buf::Target;
 use crate::sim::Sim;
+use crate::sim::content::{PAGE, pages, sectors};
+use crate::sim::crash::{Crash, Machine};
+use crate::sim::directories::Directories;
+use crate::sim::inode::Inode;
 use crate::sim::names::Name;
+use crate::sim::rng::Rng;
 use crate::sim::world::{Role, World};
 use crate::sys::OpenMode;
 use crate::sys::fd::RawFd;
 use crate::sys::fs::ACCESS_MODE;
 use crate::sys::types::{DirectAlignment, Metadata};
 
-/// The bytes of a page.
-const PAGE: usize = 4096;
 /// Memory addresses, offsets and lengths of direct reads and writes must be multiples of this.
 pub(super) const BLOCK: u32 = 512;
 /// The largest size of a file, as on Linux.
@@ -34,158 +29,85 @@ const MOST_BYTES: u64 = i64::MAX as u64;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
-/// The pages in which these bytes lie.
-fn pages(offset: u64, len: usize) -> std::ops::Range<u64> {
-    let end = offset.saturating_add(len as u64);
-    offset / PAGE as u64..end.div_ceil(PAGE as u64).max(offset / PAGE as u64)
-}
-
-/// Bytes, with holes.
-#[derive(Clone, Default)]
-struct Content {
-    len: u64,
-    pages: BTreeMap<u64, Rc<[u8; PAGE]>>,
-}
-
-impl Content {
-    /// Copies `count` bytes from `offset` on, all of which exist.
-    fn read(&self, mut offset: u64, to: &mut Target<'_>, count: usize) {
-        let mut moved = 0;
-        while moved < count {
-            let (page, from) = (offset / PAGE as u64, (offset % PAGE as u64) as usize);
-            let part = (PAGE - from).min(count - moved);
-            let bytes = self.pages.get(&page).map_or(&[0; PAGE], |page| &**page);
-            to.skip(moved).write(&bytes[from..from + part]);
-            moved += part;
-            offset += part as u64;
-        }
-    }
-
-    fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
-        self.len = self.len.max(offset + bytes.len() as u64);
-        while !bytes.is_empty() {
-            let (page, from) = (offset / PAGE as u64, (offset % PAGE as u64) as usize);
-            let (part, rest) = bytes.split_at((PAGE - from).min(bytes.len()));
-            let page = self.pages.entry(page).or_insert_with(|| Rc::new([0; PAGE]));
-            Rc::make_mut(page)[from..from + part.len()].copy_from_slice(part);
-            offset += part.len() as u64;
-            bytes = rest;
-        }
-    }
-}
-
-/// A file, with or without a name.
-struct File {
-    now: Content,
-    disk: Content,
-    dirty: BTreeSet<u64>,
-    cached: BTreeSet<u64>,
-    names: u64,
-    opens: u64,
-    mode: u32,
-    made_ns: u64,
-    modified_ns: u64,
-}
-
-impl File {
-    fn write(&mut self, offset: u64, bytes: &[u8], now_ns: u64) {
-        self.now.write(offset, bytes);
-        self.dirty.extend(pages(offset, bytes.len()));
-        self.cached.extend(pages(offset, bytes.len()));
-        self.modified_ns = now_ns;
-    }
-
-    fn set_len(&mut self, len: u64, now_ns: u64) {
-        let gone = self.now.pages.split_off(&len.div_ceil(PAGE as u64));
-        self.dirty.extend(gone.into_keys());
-        let last = len / PAGE as u64;
-        if len < self.now.len
-            && let Some(page) = self.now.pages.get_mut(&last)
-        {
-            Rc::make_mut(page)[(len % PAGE as u64) as usize..].fill(0);
-            self.dirty.insert(last);
-        }
-        self.now.len = len;
-        self.modified_ns = now_ns;
-    }
-
-    /// Puts these pages and the length on the disk.
-    fn sync(&mut self, range: std::ops::Range<u64>) {
-        let mut rest = self.dirty.split_off(&range.start);
-        let mut behind = rest.split_off(&range.end);
-        for page in rest {
-            match self.now.pages.get(&page) {
-                Some(bytes) => drop(self.disk.pages.insert(page, Rc::clone(bytes))),
-                None => drop(self.disk.pages.remove(&page)),
-            }
-        }
-        self.dirty.append(&mut behind);
-        self.disk.len = self.now.len;
-    }
-}
-
 /// An open file.
 #[derive(Clone, Copy)]
 pub(super) struct OpenFile {
+    pub(super) machine: Machine,
     number: u64,
     reads: bool,
     writes: bool,
     pub(super) how: OpenMode,
 }
 
-/// All files.
-#[derive(Default)]
+/// A write that the kernel or a thread has, and has not done.
+struct PendingWrite {
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// All files of a machine.
 pub(super) struct SimFiles {
-    names: BTreeMap<PathBuf, u64>,
-    files: BTreeMap<u64, File>,
+    names: Directories,
+    files: BTreeMap<u64, Inode>,
     last: u64,
+    /// The writes under way, by watcher and key.
+    under_way: BTreeMap<(u32, u64), PendingWrite>,
+    /// Decides what reaches the disk. It decides nothing else, so that a program that writes more
+    /// meets the same faults.
+    rng: Rng,
 }
 
 impl SimFiles {
-    fn find(&self, path: &Path) -> Result<u64, i32> {
-        self.names.get(path).copied().ok_or(libc::ENOENT)
+    pub(super) fn new(seed: u64) -> SimFiles {
+        SimFiles {
+            names: Directories::default(),
+            files: BTreeMap::new(),
+            last: 0,
+            under_way: BTreeMap::new(),
+            rng: Rng::new(seed),
+        }
     }
 
-    fn get(&mut self, number: u64) -> &mut File {
+    fn find(&self, path: &Path) -> Result<u64, i32> {
+        self.names.get(path).ok_or(libc::ENOENT)
+    }
+
+    fn get(&mut self, number: u64) -> &mut Inode {
         self.files.get_mut(&number).expect("what is named or open is there")
+    }
+
+    /// A file, and the numbers that decide what of it reaches the disk.
+    fn with_rng(&mut self, number: u64) -> (&mut Inode, &mut Rng) {
+        let file = self.files.get_mut(&number).expect("what is named or open is there");
+        (file, &mut self.rng)
     }
 
     fn make(&mut self, path: &Path, mode: u32, now_ns: u64) -> u64 {
         let number = self.make_nameless(REGULAR | mode & 0o7777, now_ns);
         self.get(number).names = 1;
-        self.names.insert(path.to_owned(), number);
+        self.names.change(vec![(path.to_owned(), Some(number))]);
         number
-    }
-
-    /// Whether there are names below this one.
-    fn is_directory(&self, path: &Path) -> bool {
-        let path = path.strip_prefix(".").unwrap_or(path);
-        self.names.keys().any(|name| name.parent() == Some(path))
     }
 
     fn make_nameless(&mut self, mode: u32, now_ns: u64) -> u64 {
         self.last += 1;
-        let file = File {
-            now: Content::default(),
-            disk: Content::default(),
-            dirty: BTreeSet::new(),
-            cached: BTreeSet::new(),
-            names: 0,
-            opens: 0,
-            mode,
-            made_ns: now_ns,
-            modified_ns: now_ns,
-        };
-        self.files.insert(self.last, file);
+        self.files.insert(self.last, Inode::new(mode, now_ns));
         self.last
     }
 
-    /// Drops a file that has neither a name nor a descriptor.
+    /// Drops a file that has neither a name nor a descriptor, and gets none by a crash.
     fn drop_unused(&mut self, number: u64) {
         let file = self.get(number);
-        if file.names == 0 && file.opens == 0 {
+        if file.names == 0 && file.opens == 0 && !self.names.may_return(number) {
             self.files.remove(&number);
         }
+    }
+
+    fn drop_all_unused(&mut self) {
+        self.files.keys().copied().collect::<Vec<_>>().into_iter().for_each(|number| {
+            self.drop_unused(number);
+        });
     }
 
     /// A descriptor is closed.
@@ -195,7 +117,8 @@ impl SimFiles {
     }
 
     pub(super) fn remove(&mut self, path: &Path) -> Result<(), i32> {
-        let number = self.names.remove(path).ok_or(libc::ENOENT)?;
+        let number = self.find(path)?;
+        self.names.change(vec![(path.to_owned(), None)]);
         self.get(number).names -= 1;
         self.drop_unused(number);
         Ok(())
@@ -203,30 +126,99 @@ impl SimFiles {
 
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<(), i32> {
         let number = self.find(from)?;
-        if self.names.contains_key(to) {
+        if self.names.get(to).is_some() {
             return Err(libc::EEXIST);
         }
         self.get(number).names += 1;
-        self.names.insert(to.to_owned(), number);
+        self.names.change(vec![(to.to_owned(), Some(number))]);
         Ok(())
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), i32> {
         let number = self.find(from)?;
-        if self.names.get(to) == Some(&number) {
+        let replaced = self.names.get(to);
+        if replaced == Some(number) {
             // Two names of one file: nothing is done (rename(2)).
             return Ok(());
         }
-        if self.names.contains_key(to) {
-            self.remove(to)?;
+        self.names.change(vec![(from.to_owned(), None), (to.to_owned(), Some(number))]);
+        if let Some(replaced) = replaced {
+            self.get(replaced).names -= 1;
+            self.drop_unused(replaced);
         }
-        self.names.remove(from);
-        self.names.insert(to.to_owned(), number);
         Ok(())
+    }
+
+    /// A write begins that ends later.
+    fn begin_write(&mut self, by: (u32, u64), open: OpenFile, offset: u64, bytes: Vec<u8>) {
+        let PendingWrite { number, offset, bytes } =
+            PendingWrite { number: open.number, offset, bytes };
+        let end = self.get(number).now.len();
+        let offset = if open.how.appends { end } else { offset };
+        if open.writes && offset.checked_add(bytes.len() as u64).is_some() {
+            self.under_way.insert(by, PendingWrite { number, offset, bytes });
+        }
+    }
+
+    /// Takes the machine's power away.
+    pub(super) fn crash(&mut self, crash: &mut Crash) {
+        // Some crashes lose all, some nothing.
+        let mut odds = || self.rng.below(5) as f64 / 4.0;
+        let (of_names, of_bytes) = (odds(), odds());
+        self.names.crash(of_names, &mut self.rng, crash);
+        for write in std::mem::take(&mut self.under_way).into_values() {
+            if let Some(file) = self.files.get_mut(&write.number) {
+                file.tear(write.offset, &write.bytes, of_bytes, &mut self.rng);
+            }
+        }
+        for file in self.files.values_mut() {
+            file.crash(of_bytes, &mut self.rng, crash);
+            file.names = 0;
+        }
+        for number in self.names.files().collect::<Vec<_>>() {
+            self.get(number).names += 1;
+        }
+        self.drop_all_unused();
+    }
+}
+
+/// The disks, by machine.
+pub(super) struct Disks {
+    disks: BTreeMap<Machine, SimFiles>,
+    seeds: Rng,
+}
+
+impl Disks {
+    pub(super) fn new(seed: u64) -> Disks {
+        Disks { disks: BTreeMap::new(), seeds: Rng::new(seed) }
+    }
+
+    /// The files of a machine.
+    pub(super) fn of(&mut self, machine: Machine) -> &mut SimFiles {
+        self.disks.entry(machine).or_insert_with(|| SimFiles::new(self.seeds.next()))
+    }
+
+    /// A write that a watcher has begun is done, or is not going to be done.
+    pub(super) fn end_write(&mut self, by: (u32, u64)) {
+        self.disks.values_mut().for_each(|files| drop(files.under_way.remove(&by)));
+    }
+
+    /// Forgets the writes of a dropped watcher.
+    pub(super) fn close_selector(&mut self, selector: u32) {
+        for files in self.disks.values_mut() {
+            files.under_way.retain(|(of, _), _| *of != selector);
+        }
     }
 }
 
 impl World {
+    /// A watcher has begun this write, and the kernel or a thread does it later.
+    pub(super) fn begin_write(&mut self, by: (u32, u64), fd: RawFd, offset: u64, bytes: Vec<u8>) {
+        if let Ok(open) = self.open_file(fd) {
+            self.disks.of(open.machine).begin_write(by, open, offset, bytes);
+        }
+    }
+
     /// The file behind a descriptor, if it is one.
     pub(super) fn open_file(&self, fd: RawFd) -> Result<OpenFile, i32> {
         match self.sockets.get(fd as usize).map(|socket| &socket.role) {
@@ -235,26 +227,33 @@ impl World {
         }
     }
 
-    pub(super) fn open_path(&mut self, path: &Path, options: OpenOptions) -> Result<RawFd, i32> {
+    pub(super) fn open_path(
+        &mut self,
+        machine: Machine,
+        path: &Path,
+        options: OpenOptions,
+    ) -> Result<RawFd, i32> {
         let flags = options.flags()?;
         let now_ns = self.schedule.now_ns;
-        let number = match self.files.find(path) {
+        let files = self.disks.of(machine);
+        let number = match files.find(path) {
             Ok(_) if flags & libc::O_EXCL != 0 => return Err(libc::EEXIST),
-            Err(libc::ENOENT) if flags & libc::O_CREAT != 0 && path != Path::new("") => {
-                self.files.make(path, options.permissions() & !0o022, now_ns)
-            }
-            // A directory exists only by the names below it.
-            Err(libc::ENOENT) if self.files.is_directory(path) => {
-                if flags & ACCESS_MODE != libc::O_RDONLY {
+            Err(libc::ENOENT) if path != Path::new("") && files.names.is_directory(path) => {
+                if flags & (ACCESS_MODE | libc::O_CREAT) != libc::O_RDONLY {
                     return Err(libc::EISDIR);
                 }
-                self.files.make_nameless(DIRECTORY | 0o755, now_ns)
+                let number = files.make_nameless(DIRECTORY | 0o755, now_ns);
+                files.get(number).directory = Some(path.to_owned());
+                number
+            }
+            Err(libc::ENOENT) if flags & libc::O_CREAT != 0 && path != Path::new("") => {
+                files.make(path, options.permissions() & !0o022, now_ns)
             }
             found => found?,
         };
-        let file = self.files.get(number);
+        let (file, rng) = files.with_rng(number);
         if flags & libc::O_TRUNC != 0 {
-            file.set_len(0, now_ns);
+            file.set_len(0, now_ns, rng);
         }
         file.opens += 1;
         let access = flags & ACCESS_MODE;
@@ -264,8 +263,8 @@ impl World {
             synchronous: options.is_synchronous(),
         };
         let (reads, writes) = (access != libc::O_WRONLY, access != libc::O_RDONLY);
-        let role = Role::File(OpenFile { number, reads, writes, how });
-        Ok(self.open(role, Name::None, Name::None) as RawFd)
+        let role = Role::File(OpenFile { machine, number, reads, writes, how });
+        Ok(self.open(role, Name::None, Name::None, machine) as RawFd)
     }
 
     /// Reads bytes, and puts them into the cache. Without `waits`, reads only what the cache has.
@@ -280,9 +279,9 @@ impl World {
         if !open.reads {
             return Err(libc::EBADF);
         }
-        let file = self.files.get(open.number);
+        let file = self.disks.of(open.machine).get(open.number);
         let room: usize = to.iter().map(Target::len).sum();
-        let mut most = file.now.len.saturating_sub(offset).min(room as u64) as usize;
+        let mut most = file.now.len().saturating_sub(offset).min(room as u64) as usize;
         if waits {
             file.cached.extend(pages(offset, most));
         } else if let Some(uncached) = pages(offset, most).find(|page| !file.cached.contains(page))
@@ -313,15 +312,15 @@ impl World {
             return Err(libc::EBADF);
         }
         let now_ns = self.schedule.now_ns;
-        let file = self.files.get(open.number);
-        let mut at = if open.how.appends { file.now.len } else { offset };
+        let (file, rng) = self.disks.of(open.machine).with_rng(open.number);
+        let mut at = if open.how.appends { file.now.len() } else { offset };
         let count: usize = parts.iter().map(|part| part.len()).sum();
         if at.checked_add(count as u64).is_none_or(|end| end > MOST_BYTES) {
             return Err(libc::EFBIG);
         }
-        let touched = pages(at, count);
+        let touched = sectors(at, count);
         for part in parts {
-            file.write(at, part, now_ns);
+            file.write(at, part, now_ns, rng);
             at += part.len() as u64;
         }
         if open.how.synchronous {
@@ -330,19 +329,28 @@ impl World {
         Ok(count)
     }
 
-    /// Puts a range on the disk.
-    pub(super) fn sync_file(&mut self, fd: RawFd, offset: u64, len: u64) -> Result<(), i32> {
+    /// Puts a file on the disk: its bytes and its length. The names in a directory are its bytes.
+    pub(super) fn sync_file(&mut self, fd: RawFd) -> Result<(), i32> {
         let open = self.open_file(fd)?;
-        let end = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
-        let range = offset / PAGE as u64..end.div_ceil(PAGE as u64);
-        self.files.get(open.number).sync(range);
+        let files = self.disks.of(open.machine);
+        let file = files.get(open.number);
+        file.sync(0..u64::MAX);
+        if let Some(directory) = file.directory.clone() {
+            files.names.sync(&directory);
+            files.drop_all_unused();
+        }
         Ok(())
     }
 
-    /// A sync has failed: dirty pages count as written, although they are not.
-    pub(super) fn lose_dirty_pages(&mut self, fd: RawFd) {
+    /// A sync has failed: what was dirty counts as clean, although it may not be on the disk.
+    pub(super) fn fail_to_sync(&mut self, fd: RawFd) {
         if let Ok(open) = self.open_file(fd) {
-            self.files.get(open.number).dirty.clear();
+            let files = self.disks.of(open.machine);
+            let (file, rng) = files.with_rng(open.number);
+            file.fail_to_sync(rng);
+            if let Some(directory) = file.directory.clone() {
+                files.names.fail_to_sync(&directory);
+            }
         }
     }
 
@@ -355,20 +363,23 @@ impl World {
             return Err(libc::EFBIG);
         }
         let now_ns = self.schedule.now_ns;
-        let file = self.files.get(open.number);
-        if !only_up || len > file.now.len {
-            file.set_len(len, now_ns);
+        let (file, rng) = self.disks.of(open.machine).with_rng(open.number);
+        if !only_up || len > file.now.len() {
+            file.set_len(len, now_ns, rng);
         }
         Ok(())
     }
 
-    /// The attributes of a file, by its name or its descriptor.
-    pub(super) fn file_metadata(&mut self, of: Result<&Path, RawFd>) -> Result<Metadata, i32> {
-        let number = match of {
-            Ok(path) => self.files.find(path)?,
-            Err(fd) => self.open_file(fd)?.number,
+    /// The attributes of a file, by its name on a machine or by its descriptor.
+    pub(super) fn file_metadata(
+        &mut self,
+        of: Result<(Machine, &Path), RawFd>,
+    ) -> Result<Metadata, i32> {
+        let (machine, number) = match of {
+            Ok((machine, path)) => (machine, self.disks.of(machine).find(path)?),
+            Err(fd) => self.open_file(fd).map(|open| (open.machine, open.number))?,
         };
-        let file = self.files.get(number);
+        let file = self.disks.of(machine).get(number);
         let time = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
         Ok(Metadata {
             device: 1,
@@ -378,9 +389,9 @@ impl World {
             user: 0,
             group: 0,
             device_of_node: 0,
-            size: file.now.len,
+            size: file.now.len(),
             block_size: PAGE as u64,
-            blocks: file.now.pages.len() as u64 * (PAGE as u64 / 512),
+            blocks: file.now.page_count() * (PAGE as u64 / 512),
             accessed: time(file.modified_ns),
             modified: time(file.modified_ns),
             changed: time(file.modified_ns),
@@ -390,11 +401,11 @@ impl World {
     }
 }
 
-/// Files. The space of names is flat: a name is a path as the program says it, and needs no
-/// directory.
+/// Files. Each [host](Sim::at) has its own, and so have all watchers without a host together. The
+/// space of names is flat: a name is a path as the program says it, and needs no directory.
 impl Sim {
-    /// Makes a file with these bytes, or replaces the bytes of an existing file. The bytes are on
-    /// the disk, and not in the page cache.
+    /// Makes a file on this host with these bytes, or replaces the bytes of an existing file. Its
+    /// name and its bytes are on the disk, and not in the page cache.
     ///
     /// ```
     /// use windlass::fs::OpenOptions;
@@ -417,64 +428,37 @@ impl Sim {
     pub fn write_file(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
         let world = &mut *self.enter();
         let (path, now_ns) = (path.as_ref(), world.schedule.now_ns);
-        let number = match world.files.find(path) {
+        let files = world.disks.of(self.home);
+        let number = match files.find(path) {
             Ok(number) => number,
-            Err(_) => world.files.make(path, 0o644, now_ns),
+            Err(_) => files.make(path, 0o644, now_ns),
         };
-        let file = world.files.get(number);
-        file.set_len(0, now_ns);
-        file.write(0, bytes.as_ref(), now_ns);
+        files.names.settle(path);
+        let (file, rng) = files.with_rng(number);
+        file.set_len(0, now_ns, rng);
+        file.write(0, bytes.as_ref(), now_ns, rng);
         file.sync(0..u64::MAX);
         file.cached.clear();
     }
 
-    /// The bytes of a file, as a program would read them; `None` if there is no file of this name.
+    /// The bytes of a file on this host, as a program would read them; `None` if there is no file
+    /// of this name.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let world = &mut *self.enter();
-        let number = world.files.find(path.as_ref()).ok()?;
-        let content = &world.files.get(number).now;
-        let mut bytes = vec![0; content.len as usize];
+        let files = world.disks.of(self.home);
+        let number = files.find(path.as_ref()).ok()?;
+        let content = &files.get(number).now;
+        let mut bytes = vec![0; content.len() as usize];
         let count = bytes.len();
         content.read(0, &mut Target::from_slice(&mut bytes), count);
         Some(bytes)
     }
 
-    /// Takes all files out of the page cache, so that the next reads wait for the disk. Nothing is
-    /// lost.
+    /// Takes all files of this host out of the page cache, so that the next reads wait for the
+    /// disk. Only what a failed sync has lost changes by this: programs then read what the disk
+    /// has.
     pub fn drop_caches(&self) {
-        let files = &mut self.enter().files.files;
-        files.values_mut().for_each(|file| file.cached.clear());
-    }
-
-    /// The machine loses its power: every file has the bytes of its last sync. Names stay as they
-    /// are. Drop the watchers first, and make new ones for the restart.
-    ///
-    /// ```
-    /// use windlass::fs::OpenOptions;
-    /// use windlass::sim::Sim;
-    /// use windlass::{Completions, Done, Op, Watcher};
-    /// let sim = Sim::new(1);
-    /// let mut watcher = Watcher::simulated(&sim);
-    /// watcher.submit(Op::open("log", OpenOptions::new().write(true).create(true)))?;
-    /// let mut done = Completions::new();
-    /// watcher.wait(&mut done)?;
-    /// let Ok(Done::Opened(file)) = done.drain(..).next().unwrap().result else { panic!() };
-    /// let file = watcher.attach(file)?;
-    /// for op in [Op::write_at(file, "kept", 0), Op::sync_data(file), Op::write_at(file, "l", 4)] {
-    ///     watcher.submit(op)?;
-    ///     watcher.wait(&mut done)?;
-    /// }
-    /// assert_eq!(sim.read_file("log").unwrap(), b"keptl");
-    /// drop(watcher);
-    /// sim.crash();
-    /// assert_eq!(sim.read_file("log").unwrap(), b"kept");
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn crash(&self) {
-        for file in self.enter().files.files.values_mut() {
-            file.now = file.disk.clone();
-            file.dirty.clear();
-            file.cached.clear();
-        }
+        let world = &mut *self.enter();
+        world.disks.of(self.home).files.values_mut().for_each(Inode::evict);
     }
 }

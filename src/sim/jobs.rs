@@ -152,6 +152,11 @@ impl<const C: bool> Sim<C> {
             }
             _ => Call::Job,
         };
+        if let WorkItem::WriteAt { fd, buf, offset } = &task {
+            let bytes = buf.parts().iter().flat_map(|part| part.iter().copied());
+            let bytes = bytes.take(buf.len()).collect();
+            self.enter().begin_write((self.selector, key), *fd, *offset, bytes);
+        }
         let begin_ns = self.plan(call, key);
         self.jobs.number += 1;
         self.jobs.queued.insert((begin_ns, self.jobs.number), (key, task));
@@ -173,7 +178,22 @@ impl<const C: bool> Sim<C> {
     pub(super) fn withdraw_task(&mut self, key: u64) -> Option<WorkItem> {
         let mut queued = self.jobs.queued.iter();
         let at = queued.find(|(_, (other, _))| *other == key).map(|(at, _)| *at)?;
+        self.enter().disks.end_write((self.selector, key));
         self.jobs.queued.remove(&at).map(|(_, task)| task)
+    }
+
+    /// Ends all jobs of a watcher whose machine has crashed. Returns whether there were any.
+    pub(super) fn crash_jobs(&mut self) -> bool {
+        let now_ns = self.enter().schedule.now_ns;
+        let failed = |work: WorkItem| Err(Error::new(ErrorKind::Os(libc::EIO), 0, work.into_buf()));
+        let Jobs { queued, begun, .. } = &mut self.jobs;
+        for ((_, number), (key, task)) in std::mem::take(queued) {
+            begun.insert((now_ns, number), (key, failed(task)));
+        }
+        for ((_, number), job) in std::mem::take(begun) {
+            begun.insert((now_ns, number), job);
+        }
+        !begun.is_empty()
     }
 
     /// Begins the jobs whose time has come, and takes one that has ended.
@@ -183,6 +203,7 @@ impl<const C: bool> Sim<C> {
             && first.key().0 <= now_ns
         {
             let (key, task) = first.remove();
+            self.enter().disks.end_write((self.selector, key));
             let (call, result) = self.perform(task);
             let end_ns = self.plan(call, key);
             self.jobs.number += 1;

@@ -17,7 +17,7 @@ use crate::driver::config::Config;
 use crate::driver::endpoint::{DatagramOptions, ListenOptions};
 use crate::file::work::WorkItem;
 use crate::file::{FileAnswer, FileFacts, FileRequest};
-use crate::kernel::{self, Calls, Connecting, Kernel, Received, Started};
+use crate::kernel::{self, Calls, Connecting, FILES, Kernel, Received, Started};
 use crate::memory::buf::Target;
 use crate::memory::buf::swap::Pool;
 use crate::remote::Wake;
@@ -25,6 +25,7 @@ use crate::sim::Sim;
 use crate::sim::world::World;
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
+use crate::sys::os_error;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
 use crate::words::error::{Error, Refusal};
@@ -184,6 +185,9 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.calls[Call::Wait as usize] += 1;
+        if self.has_crashed() {
+            return self.select_crashed();
+        }
         if C {
             self.before_wait();
         }
@@ -253,9 +257,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
 
     /// The child has its own copy of the network.
     fn renew(&self, config: &Config) -> io::Result<Sim<C>> {
-        let mut kernel = self.another::<C>();
-        kernel.most_events = config.events_per_wait.max(1);
-        Ok(kernel)
+        Ok(self.kernel(config))
     }
 
     fn stop(&mut self, key: u64, write: bool) {
@@ -468,6 +470,9 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         if prepared.is_some() {
             return Err(libc::EOPNOTSUPP);
         }
+        if self.has_crashed() {
+            return Err(libc::ENETDOWN);
+        }
         let (selector, home) = (self.selector as RawFd, self.home);
         self.call(Call::Connect, selector, |world| {
             let answer = world.connect(to, home);
@@ -493,7 +498,8 @@ unsafe impl<const C: bool> Calls for Sim<C> {
     }
 
     fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
-        self.call(Call::SigAction, -1, |world| world.signals(signals))
+        let home = self.home;
+        self.call(Call::SigAction, -1, |world| world.signals(signals, home))
     }
 
     fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
@@ -501,7 +507,8 @@ unsafe impl<const C: bool> Calls for Sim<C> {
     }
 
     fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
-        self.call(Call::WaitId, -1, |world| world.child(pid))
+        let home = self.home;
+        self.call(Call::WaitId, -1, |world| world.child(pid, home))
     }
 
     fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
@@ -509,11 +516,17 @@ unsafe impl<const C: bool> Calls for Sim<C> {
     }
 
     fn listen(&mut self, at: &Address, options: ListenOptions) -> io::Result<Handle> {
+        if self.has_crashed() {
+            return Err(os_error(libc::ENETDOWN));
+        }
         let fd = self.enter().listen(at, options, self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Listener, None, self.owner()))
     }
 
     fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Handle> {
+        if self.has_crashed() {
+            return Err(os_error(libc::ENETDOWN));
+        }
         let fd = self.enter().datagram(at, options, self.home)?;
         Ok(Handle::from_virtual(fd, SourceKind::Datagram, None, self.owner()))
     }
@@ -537,6 +550,33 @@ unsafe impl<const C: bool> Calls for Sim<C> {
 
     fn borrow(&self, _fd: RawFd) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+impl<const C: bool> Sim<C> {
+    /// Whether the machine of this watcher has crashed.
+    pub(super) fn has_crashed(&self) -> bool {
+        self.enter().schedule.has_crashed(self.selector)
+    }
+
+    /// A wait on a machine that has crashed. What was begun there ends with an error, so that the
+    /// watcher can be dropped.
+    #[cold]
+    fn select_crashed(&mut self) -> io::Result<usize> {
+        self.events.clear();
+        let mut events = std::mem::take(&mut self.events);
+        self.crash_entries(&mut events);
+        if self.crash_jobs() && events.is_empty() {
+            events.push((FILES, Ready::READABLE));
+        }
+        self.events = events;
+        match self.events.len() {
+            0 => {
+                let text = "the machine of this watcher has crashed: nothing can happen here";
+                Err(io::Error::new(io::ErrorKind::Deadlock, text))
+            }
+            count => Ok(count),
+        }
     }
 }
 

@@ -52,8 +52,9 @@
 //! - Edge-triggered readiness, as epoll has it; or a kernel that completes reads and writes, as
 //!   io_uring does: [`Sim::set_completing`].
 //! - [Signals](Sim::raise) and [child processes](Sim::spawn), which the test sends and starts.
-//! - [Files](Sim::write_file) in a flat space of names, with a page cache, and
-//!   [crashes](Sim::crash) that keep what was synced.
+//! - [Files](Sim::write_file) in a flat space of names, with a page cache.
+//! - [Crashes](Sim::crash) of a machine, which keep what was synced. The seed decides what else
+//!   is left: unsynced sectors, lengths and names.
 //!
 //! Passing descriptors is not simulated, and there are no directories, symbolic links and copies of
 //! files: these operations fail with `EOPNOTSUPP`. A program may open and sync the directory of a
@@ -67,7 +68,8 @@
 //!
 //! [`Sim::at`] gives watchers an address, as if they ran on a host of their own. Between two hosts,
 //! [`Sim::set_link`] sets latency, jitter and bandwidth. [`Sim::cut`] separates them: connections
-//! stall until [`Sim::heal`]. [`Sim::set_faults_at`] sets the faults of one address.
+//! stall until [`Sim::heal`]. [`Sim::set_faults_at`] sets the faults of one address. Each host has
+//! files of its own, and [`Sim::crash`] takes the power of one host away.
 //!
 //! # Time
 //!
@@ -84,12 +86,16 @@
 //! watcher, and [`Sim::advance_to_next`] when no watcher has completions.
 
 mod completing;
+mod content;
+mod crash;
 mod datagram;
+mod directories;
 mod driver;
 mod faults;
 mod file_work;
 mod files;
 mod history;
+mod inode;
 mod jobs;
 mod kernel;
 mod links;
@@ -130,6 +136,7 @@ use crate::words::address::Address;
 use crate::words::clock;
 use crate::words::source::{Handle, SourceKind};
 
+pub use crash::Crash;
 pub(crate) use driver::SimulatedDriver;
 pub use faults::{Faults, Injected};
 pub use links::{Link, Traffic};
@@ -176,6 +183,8 @@ impl Sim {
     /// The same network, on the host with this address. Watchers on it listen only at this address,
     /// and their connections come from it. There the unspecified address (`0.0.0.0`, `::`) and
     /// loopback mean this address.
+    ///
+    /// Each host has [files](Sim::write_file) of its own, and [crashes](Sim::crash) alone.
     ///
     /// A watcher without a host may listen at any address. The source address of its connections is
     /// their destination address, as on a single machine.
@@ -290,7 +299,7 @@ impl Sim {
 
     /// Two connected stream sockets, as socketpair(2) makes them.
     pub fn pair(&self) -> (Handle, Handle) {
-        let (a, b) = self.enter().pair();
+        let (a, b) = self.enter().pair(self.home);
         let handle = |fd| Handle::from_virtual(fd, SourceKind::UnixStream, None, self.owner());
         (handle(a), handle(b))
     }
@@ -387,6 +396,11 @@ impl Sim {
         Duration::from_nanos(self.enter().schedule.elapsed_ns())
     }
 
+    /// Whether the machine of a watcher has crashed.
+    pub(crate) fn is_crashed(&self, selector: u32) -> bool {
+        self.enter().schedule.has_crashed(selector)
+    }
+
     /// Draws an order.
     pub(crate) fn shuffle(&self, order: &mut [usize]) {
         let mut world = self.enter();
@@ -442,6 +456,14 @@ impl<const C: bool> Sim<C> {
         let mut sim = Sim::open(Rc::clone(&self.world), Arc::clone(&self.outside));
         sim.home = self.home;
         sim
+    }
+
+    /// The kernel of a watcher on the same host.
+    fn kernel<const OTHER: bool>(&self, config: &Config) -> Sim<OTHER> {
+        let mut kernel = self.another::<OTHER>();
+        kernel.most_events = config.events_per_wait.max(1);
+        kernel.enter().schedule.start_watcher(kernel.selector, self.home);
+        kernel
     }
 
     /// The world, after the actions of other threads were applied.
@@ -505,8 +527,7 @@ impl Proactor<Sim<true>> {
 }
 
 fn on_kernel<const C: bool>(sim: &Sim, config: Config, reason: &str) -> Proactor<Sim<C>> {
-    let mut kernel = sim.another::<C>();
-    kernel.most_events = config.events_per_wait.max(1);
+    let kernel = sim.kernel::<C>(&config);
     let config = Config { busy_poll: Duration::ZERO, ..config };
     Proactor::with_kernel(kernel, config, reason.into())
 }

@@ -168,7 +168,7 @@ impl World {
             waiting: VecDeque::new(),
         };
         let role = Role::Listener(Box::new(listener));
-        let index = self.open(role, name.clone(), Name::None);
+        let index = self.open(role, name.clone(), Name::None, home);
         self.listeners.entry(name).or_default().push(index);
         Ok(index as RawFd)
     }
@@ -187,10 +187,10 @@ impl World {
         home: Option<IpAddr>,
     ) -> Result<(RawFd, Connecting), i32> {
         let remote = Name::of(to).on(home).specified();
-        let Name::Ip(ip) = remote else { return self.connect_unix(remote) };
+        let Name::Ip(ip) = remote else { return self.connect_unix(remote, home) };
         let local = self.free_port(home.unwrap_or(ip.ip())).ok_or(libc::EADDRNOTAVAIL)?;
         let local = Name::Ip(local);
-        let client = self.open(Role::Stream, local, remote);
+        let client = self.open(Role::Stream, local, remote, home);
         if self.history.is_on() {
             let title = self.title(client);
             self.add_step(format_args!("a socket is opened: {title}"));
@@ -201,10 +201,14 @@ impl World {
         Ok((client as RawFd, Connecting::GoesOn))
     }
 
-    fn connect_unix(&mut self, remote: Name) -> Result<(RawFd, Connecting), i32> {
+    fn connect_unix(
+        &mut self,
+        remote: Name,
+        home: Option<IpAddr>,
+    ) -> Result<(RawFd, Connecting), i32> {
         let place = self.dice.place_of(&Name::None, &remote);
         let listener = self.find_listener(&remote, place).ok_or(libc::ECONNREFUSED)?;
-        let client = self.open(Role::Stream, Name::None, remote);
+        let client = self.open(Role::Stream, Name::None, remote, home);
         let how = self.establish_if_room(client, listener);
         Ok((client as RawFd, how))
     }
@@ -269,7 +273,8 @@ impl World {
         let socket = &mut self.sockets[client as usize];
         socket.flags &= !WAITING;
         let (local, remote) = (socket.remote.clone(), socket.local.clone());
-        let end = self.open(Role::Stream, local, remote);
+        let machine = self.sockets[listener as usize].machine;
+        let end = self.open(Role::Stream, local, remote, machine);
         self.use_link(end);
         self.link(client, end);
         if let Role::Listener(listener) = &mut self.sockets[listener as usize].role {

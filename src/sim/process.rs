@@ -3,6 +3,7 @@
 use std::process::ExitStatus;
 
 use crate::sim::Sim;
+use crate::sim::crash::Machine;
 use crate::sim::kernel::Call;
 use crate::sim::names::Name;
 use crate::sim::world::{Role, World};
@@ -15,6 +16,7 @@ const FIRST_PID: u32 = 1000;
 /// A child that was not reaped.
 pub(super) struct Process {
     pid: u32,
+    machine: Machine,
     ended: Option<ExitStatus>,
 }
 
@@ -28,6 +30,11 @@ impl Processes {
     pub(super) fn new() -> Processes {
         Processes { children: Vec::new(), next: FIRST_PID }
     }
+
+    /// The children on a machine are gone.
+    pub(super) fn crash(&mut self, machine: Machine) {
+        self.children.retain(|child| child.machine != machine);
+    }
 }
 
 /// The role of a source of a child.
@@ -38,9 +45,10 @@ pub(super) struct WatchedChild {
 }
 
 impl World {
-    pub(super) fn signals(&mut self, signals: &[i32]) -> Result<RawFd, i32> {
+    pub(super) fn signals(&mut self, signals: &[i32], machine: Machine) -> Result<RawFd, i32> {
         let wanted = signals::set_of(signals)?;
-        Ok(self.open(Role::Signals { wanted, pending: 0 }, Name::None, Name::None) as RawFd)
+        let role = Role::Signals { wanted, pending: 0 };
+        Ok(self.open(role, Name::None, Name::None, machine) as RawFd)
     }
 
     pub(super) fn take_signal(&mut self, fd: RawFd) -> Result<i32, i32> {
@@ -70,10 +78,10 @@ impl World {
         Ok(heard)
     }
 
-    fn spawn(&mut self) -> u32 {
+    fn spawn(&mut self, machine: Machine) -> u32 {
         let pid = self.processes.next;
         self.processes.next += 1;
-        self.processes.children.push(Process { pid, ended: None });
+        self.processes.children.push(Process { pid, machine, ended: None });
         pid
     }
 
@@ -92,7 +100,7 @@ impl World {
         true
     }
 
-    pub(super) fn child(&mut self, pid: u32) -> Result<RawFd, i32> {
+    pub(super) fn child(&mut self, pid: u32, machine: Machine) -> Result<RawFd, i32> {
         if pid == 0 || pid > i32::MAX as u32 {
             return Err(libc::EINVAL);
         }
@@ -100,7 +108,7 @@ impl World {
             return Err(libc::ECHILD);
         }
         let role = Role::Child(Box::new(WatchedChild { pid, ended: None }));
-        Ok(self.open(role, Name::None, Name::None) as RawFd)
+        Ok(self.open(role, Name::None, Name::None, machine) as RawFd)
     }
 
     pub(super) fn take_exit(&mut self, fd: RawFd) -> Result<ExitStatus, i32> {
@@ -190,7 +198,7 @@ impl Sim {
     /// ```
     pub fn spawn(&self) -> u32 {
         let world = &mut *self.enter();
-        let pid = world.spawn();
+        let pid = world.spawn(self.home);
         world.trace(Call::Spawn.of(pid as i32), 0);
         world.add_step(format_args!("child {pid} is started"));
         pid

@@ -39,6 +39,7 @@ impl World {
         let Some(socket) = self.sockets.get(index as usize) else { return "the process".into() };
         match &socket.role {
             Role::Vacant => "a closed socket".into(),
+            Role::Crashed => "what a crashed machine had".into(),
             Role::Signals { .. } => "signals".into(),
             Role::Child(child) => format!("child {}", child.pid()),
             Role::File(_) => "a file".into(),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
+use super::crash::Machine;
 use super::world::{NIL, QUEUED, REGISTERED, WRITES_REGISTERED};
 use crate::kernel::{FILES, WAKE};
 use crate::sim::faults::{ANYWHERE, Fault};
@@ -42,9 +43,18 @@ pub(super) struct Selector {
     /// Keys whose registration has ended.
     gone: VecDeque<u64>,
     in_use: bool,
+    /// The machine of the watcher; `None` while no watcher has the selector.
+    machine: Option<Machine>,
+    /// The machine has crashed.
+    crashed: bool,
 }
 
 impl Selector {
+    /// Whether there is a program that takes its reports.
+    fn lives(&self) -> bool {
+        self.in_use && !self.crashed
+    }
+
     fn has_ready(&self) -> bool {
         self.woken || self.job_due || !self.ready.is_empty()
     }
@@ -101,6 +111,28 @@ impl Schedule {
         index as u32
     }
 
+    /// A watcher of a machine takes a selector.
+    pub(super) fn start_watcher(&mut self, selector: u32, machine: Machine) {
+        self.selectors[selector as usize].machine = Some(machine);
+    }
+
+    /// The machine of a watcher.
+    pub(super) fn machine_of(&self, selector: u32) -> Machine {
+        self.selectors[selector as usize].machine.flatten()
+    }
+
+    /// Ends the watchers of a machine.
+    pub(super) fn crash(&mut self, machine: Machine) {
+        for selector in self.selectors.iter_mut().filter(|of| of.machine == Some(machine)) {
+            let Selector { in_use, machine, .. } = *selector;
+            *selector = Selector { in_use, machine, crashed: true, ..Selector::default() };
+        }
+    }
+
+    pub(super) fn has_crashed(&self, selector: u32) -> bool {
+        self.selectors[selector as usize].crashed
+    }
+
     pub(super) fn close_selector(&mut self, selector: u32) {
         self.selectors[selector as usize] = Selector::default();
     }
@@ -108,7 +140,7 @@ impl Schedule {
     pub(super) fn wake(&mut self, selector: u32) {
         let selector = &mut self.selectors[selector as usize];
         // The watcher may be gone while its submitters live on.
-        selector.woken = selector.in_use;
+        selector.woken = selector.lives();
     }
 
     #[inline]
@@ -220,11 +252,11 @@ impl World {
                 SimEvent::Arrive { socket, generation } => self.deliver_due(socket, generation),
                 SimEvent::Job { selector } => {
                     let selector = &mut self.schedule.selectors[selector as usize];
-                    selector.job_due = selector.in_use;
+                    selector.job_due = selector.lives();
                 }
                 SimEvent::Try { selector, number } => {
                     let selector = &mut self.schedule.selectors[selector as usize];
-                    if selector.in_use {
+                    if selector.lives() {
                         selector.ready.push_back(SelectorReport::Try(number));
                     }
                 }

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 
 use crate::kernel::Received;
 use crate::memory::buf::Target;
+use crate::sim::crash::Machine;
 use crate::sim::faults::Fault;
 use crate::sim::links::Packet;
 use crate::sim::names::Name;
@@ -73,7 +74,7 @@ impl World {
             Role::Listener(_) => return refuse(libc::ENOTCONN),
             // The driver refuses reads of such sources.
             Role::Signals { .. } | Role::Child(_) | Role::File(_) => return refuse(libc::EINVAL),
-            Role::Vacant => return refuse(libc::EBADF),
+            Role::Vacant | Role::Crashed => return refuse(libc::EBADF),
         }
         if socket.flags & ENDED != 0 {
             return Received::plain(0);
@@ -169,7 +170,7 @@ impl World {
         }
         let socket = &mut self.sockets[fd as usize];
         let errno = match (&socket.role, std::mem::take(&mut socket.error)) {
-            (Role::Vacant, _) => libc::EBADF,
+            (Role::Vacant | Role::Crashed, _) => libc::EBADF,
             (Role::Listener(_), _) => libc::ENOTCONN,
             (Role::Signals { .. } | Role::Child(_) | Role::File(_), _) => libc::EINVAL,
             (Role::Datagram(_), _) => libc::EDESTADDRREQ,
@@ -240,9 +241,9 @@ impl World {
         0
     }
 
-    pub(super) fn pair(&mut self) -> (RawFd, RawFd) {
-        let a = self.open(Role::Stream, Name::None, Name::None);
-        let b = self.open(Role::Stream, Name::None, Name::None);
+    pub(super) fn pair(&mut self, machine: Machine) -> (RawFd, RawFd) {
+        let a = self.open(Role::Stream, Name::None, Name::None, machine);
+        let b = self.open(Role::Stream, Name::None, Name::None, machine);
         self.link(a, b);
         (a as RawFd, b as RawFd)
     }

@@ -10,10 +10,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::completing::Completing;
+use super::crash::Machine;
 use super::datagram::Mailbox;
 use super::faults::Dice;
 use super::file_work::Disk;
-use super::files::{OpenFile, SimFiles};
+use super::files::{Disks, OpenFile};
 use super::history::History;
 use super::jobs::Resolver;
 use super::links::Links;
@@ -33,6 +34,8 @@ use crate::words::address::Address;
 
 /// XORed with the seed of the faults, this gives the seed of the program's random numbers.
 const NUMBERS: u64 = 0x7769_6e64_6c61_7373;
+/// As above, for the numbers that decide what a disk keeps.
+const DISKS: u64 = 0x6469_736b_7320_6265;
 /// The value that goes into the trace before a note.
 const NOTE: u64 = 1 << 63;
 
@@ -79,6 +82,8 @@ pub(super) enum Role {
     },
     Child(Box<WatchedChild>),
     File(OpenFile),
+    /// The machine has crashed, and a dead program still has the number.
+    Crashed,
 }
 
 pub(super) struct Socket {
@@ -99,6 +104,7 @@ pub(super) struct Socket {
     /// The place whose faults happen to this socket.
     pub(super) place: u16,
     pub(super) role: Role,
+    pub(super) machine: Machine,
     pub(super) local: Name,
     pub(super) remote: Name,
 }
@@ -123,7 +129,7 @@ pub(super) struct World {
     pub(super) numbers: Rng,
     pub(super) time_limit: Option<Duration>,
     pub(super) completing: Completing,
-    pub(super) files: SimFiles,
+    pub(super) disks: Disks,
     pub(super) disk: Disk,
 }
 
@@ -151,7 +157,7 @@ impl World {
             numbers: Rng::new(seed ^ NUMBERS),
             time_limit: None,
             completing: Completing::default(),
-            files: SimFiles::default(),
+            disks: Disks::new(seed ^ DISKS),
             disk: Disk::default(),
         }
     }
@@ -174,7 +180,7 @@ impl World {
         }
     }
 
-    pub(super) fn open(&mut self, role: Role, local: Name, remote: Name) -> u32 {
+    pub(super) fn open(&mut self, role: Role, local: Name, remote: Name, machine: Machine) -> u32 {
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.sockets.push(Socket {
                 flags: 0,
@@ -188,6 +194,7 @@ impl World {
                 in_flight: VecDeque::new(),
                 place: 0,
                 role: Role::Vacant,
+                machine: None,
                 local: Name::None,
                 remote: Name::None,
             });
@@ -199,6 +206,7 @@ impl World {
         socket.ring = RingBuffer::new(self.buffer);
         socket.place = self.dice.place_of(&local, &remote);
         (socket.role, socket.local, socket.remote) = (role, local, remote);
+        socket.machine = machine;
         index
     }
 
@@ -249,7 +257,7 @@ impl World {
         let socket = &self.sockets[index as usize];
         let (flags, peer) = (socket.flags, socket.peer);
         let mut ready = match &socket.role {
-            Role::Vacant => return Ready::NONE,
+            Role::Vacant | Role::Crashed => return Ready::NONE,
             Role::Listener(listener) if listener.backlog.is_empty() => return Ready::NONE,
             Role::Listener(_) => return Ready::READABLE,
             Role::Datagram(mailbox) if mailbox.letters.is_empty() && socket.error == 0 => {
@@ -298,6 +306,7 @@ impl World {
         key: u64,
         writes: bool,
     ) -> Result<(), i32> {
+        let machine = self.schedule.machine_of(selector);
         let socket = &mut self.sockets[fd as usize];
         let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
         if socket.flags & known == known {
@@ -306,6 +315,7 @@ impl World {
         socket.flags |= known;
         socket.selector = selector;
         socket.key = key;
+        socket.machine = machine;
         // Conditions that hold already count as an edge.
         if !self.conditions(fd as u32).is_empty() {
             self.edge(fd as u32);
@@ -314,10 +324,17 @@ impl World {
     }
 
     pub(super) fn close(&mut self, fd: RawFd) {
-        let index = fd as u32;
+        if self.end_socket(fd as u32, Role::Vacant) {
+            self.vacant.push(fd as u32);
+        }
+    }
+
+    /// Ends what a socket is. Its slot becomes vacant, or stays with a dead program. False if it
+    /// was vacant.
+    pub(super) fn end_socket(&mut self, index: u32, becomes: Role) -> bool {
         self.deregister(index);
-        let socket = &mut self.sockets[fd as usize];
-        let role = std::mem::replace(&mut socket.role, Role::Vacant);
+        let socket = &mut self.sockets[index as usize];
+        let role = std::mem::replace(&mut socket.role, becomes);
         let (flags, peer) = (socket.flags, socket.peer);
         // Bytes in flight to this socket are unread, too: the peer must get a reset.
         let unread = socket.ring.count() > 0;
@@ -331,9 +348,9 @@ impl World {
         socket.remote = Name::None;
         socket.generation = socket.generation.wrapping_add(1);
         match role {
-            Role::Vacant => return,
-            Role::Signals { .. } | Role::Child(_) => {}
-            Role::File(open) => self.files.close(open),
+            Role::Vacant => return false,
+            Role::Signals { .. } | Role::Child(_) | Role::Crashed => {}
+            Role::File(open) => self.disks.of(open.machine).close(open),
             Role::Listener(listener) => {
                 if let Some(sharing) = self.listeners.get_mut(&local) {
                     sharing.retain(|&other| other != index);
@@ -373,11 +390,17 @@ impl World {
                 );
             }
         }
-        self.vacant.push(index);
+        true
     }
 
     /// Closes an end of a connection so that the other end is reset.
     pub(super) fn abort(&mut self, index: u32) {
+        self.tell_reset(index);
+        self.close(index as RawFd);
+    }
+
+    /// Resets the other end of a connection, if there is one.
+    pub(super) fn tell_reset(&mut self, index: u32) {
         let socket = &self.sockets[index as usize];
         if socket.flags & (CONNECTED | GONE) == CONNECTED {
             let peer = socket.peer;
@@ -385,7 +408,6 @@ impl World {
             self.send_packet(peer, Packet::Reset(libc::ECONNRESET));
             self.sockets[index as usize].flags |= GONE;
         }
-        self.close(index as RawFd);
     }
 
     pub(super) fn local_address(&self, fd: RawFd) -> Address {
@@ -419,6 +441,7 @@ impl World {
     pub(super) fn close_selector(&mut self, selector: u32) {
         self.end_registrations(selector);
         self.completing.close_selector(selector);
+        self.disks.close_selector(selector);
         self.schedule.close_selector(selector);
     }
 }

@@ -82,7 +82,8 @@ impl Sim {
     /// `handle` gets each completion, with its watcher and the watcher's index in `watchers`. When
     /// no watcher has anything to do, time passes until the next event: see
     /// [`advance_to_next`](Sim::advance_to_next). Completions that the run has not handed out when
-    /// it ends stay with their watcher, for the next run or the watcher's next wait.
+    /// it ends stay with their watcher, for the next run or the watcher's next wait. The run leaves
+    /// out watchers whose machine has [crashed](Sim::crash).
     ///
     /// ```
     /// use windlass::sim::Sim;
@@ -128,22 +129,17 @@ impl Sim {
         watchers: &mut [&mut Watcher],
         mut handle: impl FnMut(usize, &mut Watcher, Completion) -> io::Result<Option<T>>,
     ) -> io::Result<T> {
-        let mut selectors = Vec::new();
-        for (index, watcher) in watchers.iter().enumerate() {
-            let driver = watcher.simulation();
-            let Some(selector) = driver.and_then(|driver| driver.selector_on(self)) else {
-                let text = format!("watcher {index} does not run on this simulation");
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-            };
-            selectors.push(selector);
-        }
         let mut order: Vec<usize> = (0..watchers.len()).collect();
         let mut done = Completions::new();
         let until = self.time_limit().and_then(|limit| self.now().checked_add(limit));
         loop {
             let (mut moved, mut closed) = (false, 0);
+            let selectors = self.selectors_of(watchers)?;
             self.shuffle(&mut order);
             for &index in &order {
+                if self.is_crashed(selectors[index]) {
+                    continue;
+                }
                 match watchers[index].try_wait(&mut done) {
                     Err(error) if Refusal::of(&error) == Some(Refusal::Closed) => closed += 1,
                     count => moved |= count? > 0,
@@ -154,6 +150,9 @@ impl Sim {
                     if let Some(end) = handle(index, watchers[index], c).transpose() {
                         watchers[index].take_back(left.collect());
                         return end;
+                    }
+                    if self.is_crashed(selectors[index]) {
+                        break; // what it had is gone with its machine
                     }
                 }
             }
@@ -167,7 +166,9 @@ impl Sim {
             if moved {
                 continue;
             }
-            let timeouts = watchers.iter_mut().filter_map(|watcher| watcher.next_timeout());
+            let living = watchers.iter_mut().zip(&selectors);
+            let living = living.filter(|(_, selector)| !self.is_crashed(**selector));
+            let timeouts = living.filter_map(|(watcher, _)| watcher.next_timeout());
             let next: Option<Duration> = timeouts.chain(self.next_for(&selectors)).min();
             match next {
                 Some(span) => self.advance(span),
@@ -178,6 +179,18 @@ impl Sim {
                 }
             }
         }
+    }
+
+    /// The number of each watcher in this simulation.
+    fn selectors_of(&self, watchers: &[&mut Watcher]) -> io::Result<Vec<u32>> {
+        let selector = |(index, watcher): (usize, &&mut Watcher)| {
+            let driver = watcher.simulation();
+            driver.and_then(|driver| driver.selector_on(self)).ok_or_else(|| {
+                let text = format!("watcher {index} does not run on this simulation");
+                io::Error::new(io::ErrorKind::InvalidInput, text)
+            })
+        };
+        watchers.iter().enumerate().map(selector).collect()
     }
 
     #[cold]

@@ -260,7 +260,8 @@ impl Harness for FailingDisk {
     const MANY: usize = 1 << 10;
 
     fn watcher(builder: Builder) -> Watcher {
-        let faults = Faults { file_error: 0.1, disk_full: 0.1, ..Faults::transient(0.2) };
+        let faults =
+            Faults { file_error: 0.1, sync_error: 0.1, disk_full: 0.1, ..Faults::transient(0.2) };
         let sim = Sim::with_faults(seed(), faults);
         sim.set_completing(true);
         simulated(&sim, builder)

@@ -281,7 +281,9 @@ impl<W: World> Model<W> {
             ports: Vec::new(),
             streams: Vec::new(),
             by_address: HashMap::new(),
-            disk_fails: faults.file_error > 0.0 || faults.disk_full > 0.0,
+            disk_fails: [faults.file_error, faults.sync_error, faults.disk_full]
+                .into_iter()
+                .any(|rate| rate > 0.0),
             disks: (0..FILES).map(|_| Disk::default()).collect(),
             posted: VecDeque::new(),
             next_post: 0,

@@ -5,8 +5,15 @@ use crate::Priority;
 use crate::file::OpenOptions;
 
 /// The faults of work on files.
-pub(super) const FAULTS: [&str; 6] =
-    ["cache_miss", "handed_back", "short_file_read", "short_file_write", "file_error", "disk_full"];
+pub(super) const FAULTS: [&str; 7] = [
+    "cache_miss",
+    "handed_back",
+    "short_file_read",
+    "short_file_write",
+    "file_error",
+    "sync_error",
+    "disk_full",
+];
 
 const EIO: Option<ErrorKind> = Some(ErrorKind::Os(libc::EIO));
 const ENOSPC: Option<ErrorKind> = Some(ErrorKind::Os(libc::ENOSPC));
@@ -18,19 +25,19 @@ fn sim(completing: bool, faults: Faults) -> Sim {
 }
 
 /// Runs one operation to its end.
-fn run(watcher: &mut Simulated, op: Op) -> Completion {
+pub(super) fn run(watcher: &mut Simulated, op: Op) -> Completion {
     watcher.submit(op).unwrap();
     wait_one(watcher)
 }
 
-fn open(watcher: &mut Simulated, path: &str, options: OpenOptions) -> Source {
+pub(super) fn open(watcher: &mut Simulated, path: &str, options: OpenOptions) -> Source {
     match run(watcher, Op::open(path, options)).result {
         Ok(Done::Opened(file)) => watcher.attach(file).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-fn both() -> OpenOptions {
+pub(super) fn both() -> OpenOptions {
     OpenOptions::new().read(true).write(true)
 }
 
@@ -138,47 +145,6 @@ fn hot_reads_are_done_at_submission_and_cold_ones_are_not() {
     }
 }
 
-/// A crash keeps the bytes that a sync, or the mode in which the file was opened, has put on the
-/// disk.
-#[test]
-fn a_crash_keeps_what_was_synced() {
-    let sim = sim(true, Faults::none());
-    sim.write_file("c", pattern(9_000));
-    let mut watcher = watcher(&sim);
-    let a = open(&mut watcher, "a", both().create(true));
-    let b = open(&mut watcher, "b", both().create(true).dsync(true));
-    let c = open(&mut watcher, "c", both());
-    for op in [
-        Op::write_at(a, pattern(10_000), 0),
-        Op::sync_all(a),
-        Op::write_at(a, "lost", 5_000),
-        Op::write_at(b, "kept", 0),
-        Op::set_len(c, 10),
-    ] {
-        assert!(run(&mut watcher, op).result.is_ok());
-    }
-    drop(watcher);
-    sim.crash();
-    assert!(sim.read_file("a").unwrap() == pattern(10_000));
-    assert_eq!(sim.read_file("b").unwrap(), b"kept");
-    assert!(sim.read_file("c").unwrap() == pattern(9_000));
-}
-
-/// fsync(2) reports a failure once: pages that were dirty when it failed never reach the disk.
-#[test]
-fn a_sync_that_fails_loses_what_it_was_for() {
-    let sim = sim(false, Faults::none());
-    let mut watcher = watcher(&sim);
-    let file = open(&mut watcher, "a", both().create(true));
-    assert!(run(&mut watcher, Op::write_at(file, "lost", 0)).result.is_ok());
-    sim.set_faults(Faults { file_error: 1.0, ..Faults::none() });
-    assert_eq!(run(&mut watcher, Op::sync_data(file)).error_kind(), EIO);
-    sim.set_faults(Faults::none());
-    assert!(run(&mut watcher, Op::sync_data(file)).result.is_ok());
-    sim.crash();
-    assert_eq!(sim.read_file("a").unwrap(), b"\0\0\0\0");
-}
-
 /// Ranges of files, in the page cache and not, over a socket.
 #[test]
 fn ranges_of_files_are_sent() {
@@ -224,34 +190,44 @@ fn work(sim: &Sim) -> u64 {
             let bytes: Vec<u8> = pattern(8192).iter().map(|byte| byte ^ i as u8).collect();
             crate::memory::aligned::AlignedBuf::from_slice(&bytes, 4096)
         };
-        let mut missing: BTreeSet<u64> = (0..BLOCKS).collect();
-        while !missing.is_empty() {
-            for &i in &missing {
-                let write = Op::write_at(file, block(i), i * 8192).token(i);
-                let write = if i % 3 == 0 { write.priority(Priority::High) } else { write };
-                watcher.submit(write).unwrap();
-            }
-            for _ in 0..missing.len() {
-                for c in wait(&mut watcher) {
-                    match c.result {
-                        Ok(Done::Written { bytes, .. }) => {
-                            assert!(bytes == 8192 && missing.remove(&c.token))
+        let mut syncs = 0;
+        loop {
+            // What a sync that fails was for may be lost.
+            let mut missing: BTreeSet<u64> = (0..BLOCKS).collect();
+            while !missing.is_empty() {
+                for &i in &missing {
+                    let write = Op::write_at(file, block(i), i * 8192).token(i);
+                    let write = if i % 3 == 0 { write.priority(Priority::High) } else { write };
+                    watcher.submit(write).unwrap();
+                }
+                for _ in 0..missing.len() {
+                    for c in wait(&mut watcher) {
+                        match c.result {
+                            Ok(Done::Written { bytes, .. }) => {
+                                assert!(bytes == 8192 && missing.remove(&c.token))
+                            }
+                            Err(error) => {
+                                let kind = Some(error.kind());
+                                assert!(kind == EIO || kind == ENOSPC, "{error:?}");
+                                errors += 1;
+                            }
+                            other => panic!("{other:?}"),
                         }
-                        Err(error) => {
-                            let kind = Some(error.kind());
-                            assert!(kind == EIO || kind == ENOSPC, "{error:?}");
-                            errors += 1;
-                        }
-                        other => panic!("{other:?}"),
+                    }
+                    if watcher.counters().in_flight == 0 {
+                        break;
                     }
                 }
-                if watcher.counters().in_flight == 0 {
-                    break;
+            }
+            syncs += 1;
+            match run(&mut watcher, Op::sync_data(file)).error_kind() {
+                None if syncs >= 4 => break,
+                None => {}
+                kind => {
+                    assert_eq!(kind, EIO);
+                    errors += 1;
                 }
             }
-        }
-        while run(&mut watcher, Op::sync_data(file)).error_kind() == EIO {
-            errors += 1;
         }
         for i in 0..BLOCKS {
             if i % 2 == 0 {
@@ -283,12 +259,14 @@ fn every_fault_of_files_happens() {
                 "short_file_read" => &mut faults.short_file_read,
                 "short_file_write" => &mut faults.short_file_write,
                 "file_error" => &mut faults.file_error,
+                "sync_error" => &mut faults.sync_error,
                 "disk_full" => &mut faults.disk_full,
                 other => panic!("{other}"),
             } = 0.3;
             let sim = sim(completing, faults);
             let errors = work(&sim);
-            assert_eq!(errors > 0, matches!(name, "file_error" | "disk_full"), "{name}");
+            let fails = matches!(name, "file_error" | "sync_error" | "disk_full");
+            assert_eq!(errors > 0, fails, "{name}");
             for (other, count) in sim.injected().named() {
                 assert_eq!(count > 0, other == name, "{count} {other} with {name}");
             }

@@ -17,6 +17,7 @@ mod addresses;
 mod completing;
 mod costs;
 mod counters;
+mod crash;
 mod datagrams;
 mod files;
 mod history;

@@ -21,7 +21,7 @@ fn a_reused_place_has_no_old_events() {
         let (first, second) = (sim.selector, if same { sim.selector } else { other.selector });
         let open = |selector: u32, key: u64| {
             let world = &mut *sim.enter();
-            let (here, there) = world.pair();
+            let (here, there) = world.pair(None);
             world.register(here, selector, key, false).unwrap();
             assert_eq!(world.send(there, &[IoSlice::new(b"x")]), 1);
             (here, there)
