@@ -23,7 +23,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
 pub(crate) use libc::{
     SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
@@ -60,10 +60,12 @@ unsafe impl Sync for Node {}
 /// The head of the list of nodes.
 static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 
-/// The handlers that ours has replaced, by signal: the address or 0, and whether it takes three
-/// arguments.
-static REPLACED: [(AtomicUsize, AtomicBool); LAST + 1] =
-    [const { (AtomicUsize::new(0), AtomicBool::new(false)) }; LAST + 1];
+/// The handlers that ours has replaced, by signal: the address or 0, and [`WITH_INFO`]. One atomic
+/// has both, because a handler may run at any time.
+static REPLACED: [AtomicU64; LAST + 1] = [const { AtomicU64::new(0) }; LAST + 1];
+
+/// The handler takes three arguments. No address of a program has this bit.
+const WITH_INFO: u64 = 1 << 63;
 
 extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let errno = Errno::last_raw();
@@ -84,8 +86,7 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
         }
         this.inside.fetch_sub(1, SeqCst);
     }
-    let (function, with_info) = &REPLACED[signal as usize];
-    let (function, with_info) = (function.load(SeqCst), with_info.load(SeqCst));
+    let (function, with_info) = replaced_handler(signal as usize);
     if function != 0 && with_info {
         type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
         // SAFETY: the program installed it with SA_SIGINFO, so that it has this type.
@@ -97,6 +98,12 @@ extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
         function(signal);
     }
     Errno::set_raw(errno);
+}
+
+/// The handler that ours has replaced: its address or 0, and whether it takes three arguments.
+fn replaced_handler(signal: usize) -> (usize, bool) {
+    let replaced = REPLACED[signal].load(SeqCst);
+    ((replaced & !WITH_INFO) as usize, replaced & WITH_INFO != 0)
 }
 
 /// Makes a descriptor readable. (If the write finds it full, it is readable already.)
@@ -228,12 +235,9 @@ impl HandlerTable {
 
     /// Makes our handler call this one from now on.
     fn call_after(at: usize, replaced: &libc::sigaction) {
-        let (function, with_info) = &REPLACED[at];
-        function.store(0, SeqCst);
-        with_info.store(replaced.sa_flags & libc::SA_SIGINFO != 0, SeqCst);
-        if is_function(replaced) {
-            function.store(replaced.sa_sigaction, SeqCst);
-        }
+        let function = if is_function(replaced) { replaced.sa_sigaction as u64 } else { 0 };
+        let with_info = replaced.sa_flags & libc::SA_SIGINFO != 0;
+        REPLACED[at].store(function | if with_info { WITH_INFO } else { 0 }, SeqCst);
     }
 
     /// Removes a user of the signal: the last one restores the disposition of before. If other code
@@ -434,6 +438,35 @@ mod tests {
         drop(signals);
         assert!(LEFT.load(SeqCst), "closed under a handler");
         handler.join().unwrap();
+    }
+
+    /// A signal that came while another thread changed what was replaced could call a handler of
+    /// one kind as one of the other, whose second argument is a wild pointer.
+    #[test]
+    #[cfg_attr(miri, ignore = "two threads race")]
+    fn a_replaced_handler_is_called_as_what_it_is() {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        let at = SIGURG as usize;
+        // SAFETY: all zeroes is a valid `sigaction`.
+        let mut plain: libc::sigaction = unsafe { std::mem::zeroed() };
+        plain.sa_sigaction = 0x1000;
+        let mut with_info = plain;
+        (with_info.sa_sigaction, with_info.sa_flags) = (0x2000, libc::SA_SIGINFO);
+        let reader = std::thread::spawn(move || {
+            let all = (0..3_000_000).map(|_| replaced_handler(at));
+            let torn =
+                all.filter(|read| !matches!(read, (0, _) | (0x1000, false) | (0x2000, true)));
+            let count = torn.count();
+            DONE.store(true, SeqCst);
+            count
+        });
+        while !DONE.load(SeqCst) {
+            HandlerTable::call_after(at, &plain);
+            HandlerTable::call_after(at, &with_info);
+        }
+        // SAFETY: all zeroes is the default disposition.
+        HandlerTable::call_after(at, &unsafe { std::mem::zeroed() });
+        assert_eq!(reader.join().unwrap(), 0, "reads of halves");
     }
 
     #[test]
