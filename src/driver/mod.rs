@@ -49,10 +49,11 @@
 //!   is dropped or forgotten.
 //! - **C6 cancel.** A cancel is a request; the completion of the operation is its answer. Partial
 //!   bytes are kept and counted. Ids carry a generation: a stale one is an error, never another
-//!   operation. An operation that was cancelled has taken no signal and reaped no child. The ticket
-//!   of a quiet write goes stale when the write succeeds, not when a wait returns. An accepted
-//!   cancel always has an answer: if the kernel has taken a quiet write after all, the write makes
-//!   its completion.
+//!   operation. (The ticket of a read without a buffer stays stale for the next 2^31 such reads in
+//!   the place of its source. Every other id stays stale for ever.) An operation that was cancelled
+//!   has taken no signal and reaped no child. The ticket of a quiet write goes stale when the write
+//!   succeeds, not when a wait returns. An accepted cancel always has an answer: if the kernel has
+//!   taken a quiet write after all, the write makes its completion.
 //! - **C7 abort, close, drop.** `abort` ends a source's operations, the timers that it
 //!   [owns](Op::owned_by) among them, then closes its descriptor. Completions that were delivered
 //!   before stay valid. `close` ends all operations; when all of them are delivered, `complete`

@@ -153,12 +153,16 @@ impl<T: Entry> Table<T> {
     /// Vacates the occupied slot `index`: its names go stale.
     #[inline(always)]
     pub fn vacate(&mut self, index: u32) {
-        let vacant = self.vacant;
+        let (vacant, first) = (self.vacant, self.first);
         let entry = &mut self[index];
         debug_assert!(entry.generation().get() & 1 == 1, "vacated twice");
-        entry.set_generation(entry.generation().checked_add(1).unwrap_or(VACANT));
-        entry.set_next_vacant(vacant);
-        self.vacant = index;
+        let next = entry.generation().checked_add(1).unwrap_or(VACANT);
+        entry.set_generation(next);
+        // A slot that has had all generations is not used again: its first names would be alive.
+        if next != first {
+            entry.set_next_vacant(vacant);
+            self.vacant = index;
+        }
         self.len -= 1;
     }
 
@@ -290,6 +294,30 @@ mod tests {
             table.occupy().unwrap();
         }
         assert_eq!(at, &raw const table[first]);
+    }
+
+    /// A generation wrapped after 2^31 uses of its slot, and then every old name was alive again.
+    #[test]
+    fn a_slot_whose_generations_are_used_up_is_not_used_again() {
+        for start in [0, 4, GENERATION_STRIDE, u32::MAX] {
+            let mut table = Table::<Operation>::starting_at(1, start);
+            let (index, oldest) = table.occupy().unwrap();
+            // As if all other generations had been used: those up to the highest, then those from
+            // the lowest on.
+            let last = NonZeroU32::new((oldest.get() - 3) | 1).unwrap_or(NonZeroU32::MAX);
+            let last = if oldest.get() <= 3 { NonZeroU32::MAX } else { last };
+            table[index].set_generation(last);
+            table.vacate(index);
+            assert!(table.find(index, oldest).is_none());
+            let (another, generation) = table.occupy().expect("the limit counts occupied slots");
+            assert_ne!(another, index, "from {start}");
+            assert!(table.find(another, generation).is_some());
+            for stale in [oldest, last] {
+                assert!(table.find(index, stale).is_none(), "from {start}: {stale}");
+                assert!(table.look(index, stale).is_none(), "from {start}: {stale}");
+            }
+            assert_eq!(table.occupied().collect::<Vec<_>>(), [another]);
+        }
     }
 
     const STEPS: usize = if cfg!(miri) { 50 } else { 600 };

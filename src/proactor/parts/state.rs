@@ -499,3 +499,16 @@ impl SourceState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C6: the generations of inline reads wrap, and each of 2^31 differs from the others.
+    #[test]
+    fn the_tickets_of_inline_reads_wrap() {
+        let mut state = SourceState { read_generation: u32::MAX - 2, ..SourceState::default() };
+        let mut next = || state.start_inline(3, 0, false).generation().get();
+        assert_eq!([next(), next(), next()], [u32::MAX, 1, 3]);
+    }
+}
