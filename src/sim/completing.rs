@@ -153,12 +153,12 @@ impl World {
     }
 
     /// Draws the time of the next step of an entry.
-    fn try_soon(&mut self, selector: u32, number: u32, place: u16) {
+    fn try_soon(&mut self, selector: u32, number: u32, place: u32) {
         let delay_ns = self.dice.rng.below(self.completing.most_ns.saturating_add(1));
         self.try_by_chance_later(delay_ns, selector, number, place);
     }
 
-    fn try_by_chance_later(&mut self, mut delay_ns: u64, selector: u32, number: u32, place: u16) {
+    fn try_by_chance_later(&mut self, mut delay_ns: u64, selector: u32, number: u32, place: u32) {
         if self.dice.hits(place, Fault::DelayedReadiness) {
             delay_ns = delay_ns.saturating_add(self.dice.latency_ns(place));
         }

@@ -182,7 +182,7 @@ impl Default for Faults {
 }
 
 /// The place of all addresses that have no faults of their own.
-pub(super) const ANYWHERE: u16 = 0;
+pub(super) const ANYWHERE: u32 = 0;
 
 /// The probabilities of faults at a place, and the counts of those that happened.
 struct FaultPlace {
@@ -197,7 +197,7 @@ pub(super) struct Dice {
     pub(super) on: bool,
     /// `ANYWHERE`, then the places with addresses.
     places: Vec<FaultPlace>,
-    addresses: BTreeMap<Name, u16>,
+    addresses: BTreeMap<Name, u32>,
     /// Whether the history needs names of faults, and the names of the faults in this call.
     pub(super) names_hits: bool,
     pub(super) hit_names: Vec<&'static str>,
@@ -218,14 +218,14 @@ impl Dice {
         dice
     }
 
-    fn add_place(&mut self) -> u16 {
+    fn add_place(&mut self) -> u32 {
         let place = FaultPlace { faults: Faults::none(), injected: Injected::default() };
         self.places.push(place);
-        self.places.len() as u16 - 1
+        self.places.len() as u32 - 1
     }
 
-    pub(super) fn set_faults(&mut self, place: u16, faults: Faults) {
-        self.places[usize::from(place)].faults = faults;
+    pub(super) fn set_faults(&mut self, place: u32, faults: Faults) {
+        self.places[place as usize].faults = faults;
         self.on = self.places.iter().any(|place| {
             let none = Faults { latency: place.faults.latency, ..Faults::none() };
             place.faults != none
@@ -233,7 +233,7 @@ impl Dice {
     }
 
     /// The place of an address. Makes one if there is none.
-    pub(super) fn place_at(&mut self, address: Name) -> u16 {
+    pub(super) fn place_at(&mut self, address: Name) -> u32 {
         if let Some(place) = self.addresses.get(&address) {
             return *place;
         }
@@ -244,7 +244,7 @@ impl Dice {
 
     /// The place of a socket with these addresses. A place with a port wins over one without, and
     /// the socket's own address over its peer's.
-    pub(super) fn place_of(&self, local: &Name, remote: &Name) -> u16 {
+    pub(super) fn place_of(&self, local: &Name, remote: &Name) -> u32 {
         if self.addresses.is_empty() {
             return ANYWHERE;
         }
@@ -261,15 +261,15 @@ impl Dice {
 
     pub(super) fn injected_at(&self, address: &Name) -> Injected {
         let place = self.addresses.get(address);
-        place.map_or_else(Injected::default, |place| self.places[usize::from(*place)].injected)
+        place.map_or_else(Injected::default, |place| self.places[*place as usize].injected)
     }
 
     /// Draws whether this fault happens at this place, and counts it if it does.
-    pub(super) fn hits(&mut self, place: u16, fault: Fault) -> bool {
+    pub(super) fn hits(&mut self, place: u32, fault: Fault) -> bool {
         if !self.on {
             return false;
         }
-        let place = &mut self.places[usize::from(place)];
+        let place = &mut self.places[place as usize];
         let hit = self.rng.chance(place.faults.rate(fault));
         if hit {
             place.injected.count(fault);
@@ -281,15 +281,36 @@ impl Dice {
     }
 
     /// If this fault happens: a number smaller than `count` of bytes or messages.
-    pub(super) fn shorten(&mut self, place: u16, count: usize, fault: Fault) -> Option<usize> {
+    pub(super) fn shorten(&mut self, place: u32, count: usize, fault: Fault) -> Option<usize> {
         let hit = count > 1 && self.hits(place, fault);
         hit.then(|| 1 + self.rng.below(count as u64 - 1) as usize)
     }
 
     /// How late a delayed readiness is, in nanoseconds; at least 1.
-    pub(super) fn latency_ns(&mut self, place: u16) -> u64 {
-        let latency = self.places[usize::from(place)].faults.latency;
+    pub(super) fn latency_ns(&mut self, place: u32) -> u64 {
+        let latency = self.places[place as usize].faults.latency;
         let most = crate::words::clock::ns_of_duration(latency);
         1 + self.rng.below(most.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of a place had 16 bits: the 65,536th address had none.
+    #[test]
+    #[cfg_attr(miri, ignore = "70,000 places are slow")]
+    fn there_are_places_for_any_number_of_addresses() {
+        let mut dice = Dice::new(1, Faults::none());
+        let address = |i: u32| Name::Ip(([10, 0, (i >> 16) as u8, 1], i as u16).into());
+        let places: Vec<_> = (0..70_000).map(|i| dice.place_at(address(i))).collect();
+        for (i, &place) in (0..).zip(&places) {
+            assert_ne!(place, ANYWHERE);
+            assert_eq!(dice.place_at(address(i)), place, "address {i}");
+            assert_eq!(dice.place_of(&address(i), &Name::None), place, "address {i}");
+        }
+        dice.set_faults(places[69_999], Faults::all(1.0));
+        assert!(dice.hits(places[69_999], Fault::Reset) && !dice.hits(places[4_463], Fault::Reset));
     }
 }

@@ -231,7 +231,7 @@ impl World {
     }
 
     /// The listener that a connect to `remote` reaches, if it is not refused.
-    fn find_listener(&mut self, remote: &Name, place: u16) -> Option<u32> {
+    fn find_listener(&mut self, remote: &Name, place: u32) -> Option<u32> {
         let sharing = self.listener_at(remote)?.to_vec();
         if self.dice.hits(place, Fault::ConnectRefused) {
             return None;

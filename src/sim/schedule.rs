@@ -331,7 +331,7 @@ impl World {
     }
 
     /// A key of this selector: of a registration that exists, or of one that has ended.
-    fn key_to_report(&mut self, selector: u32) -> Option<(u64, u16)> {
+    fn key_to_report(&mut self, selector: u32) -> Option<(u64, u32)> {
         let rng = &mut self.dice.rng;
         let gone = &self.schedule.selectors[selector as usize].gone;
         if !gone.is_empty() && rng.chance(0.25) {

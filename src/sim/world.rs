@@ -102,7 +102,7 @@ pub(super) struct Socket {
     /// The packets in flight to this socket, by the time of their arrival.
     pub(super) in_flight: VecDeque<(u64, Packet)>,
     /// The place whose faults happen to this socket.
-    pub(super) place: u16,
+    pub(super) place: u32,
     pub(super) role: Role,
     pub(super) machine: Machine,
     pub(super) local: Name,
