@@ -24,6 +24,7 @@ use crate::proactor::parts::state::{
 };
 use crate::words::error::ErrorKind;
 use crate::words::source::Ticket;
+use crate::words::table::Entry;
 
 /// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
 /// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
@@ -354,7 +355,16 @@ impl<K: Kernel> Proactor<K> {
     /// Returns how many of these waits are left.
     #[cold]
     fn await_threads(&mut self, mut waits_left: u32) -> u32 {
-        while waits_left > 0 && !self.kernel_ops.cancels_pending && self.is_any_ending() {
+        // Nothing else is told to end meanwhile, so one look through the table finds them all.
+        let slots = self.ops.table.occupied();
+        let told = slots.filter(|&slot| self.ops[slot].in_flight.ending().is_some());
+        let name = |slot| Ticket::from_parts(slot, self.ops[slot].generation());
+        let mut told: Vec<Ticket> = told.map(name).collect();
+        while waits_left > 0 && !self.kernel_ops.cancels_pending {
+            while told.pop_if(|ticket| !self.is_ending(*ticket)).is_some() {}
+            if told.is_empty() {
+                break;
+            }
             waits_left -= 1;
             match self.kernel.select(Some(THREAD_WAIT_NS)) {
                 Ok(count) => self.apply(count),
@@ -364,10 +374,9 @@ impl<K: Kernel> Proactor<K> {
         waits_left
     }
 
-    /// Whether the kernel has an operation that was told to end.
-    fn is_any_ending(&self) -> bool {
-        let mut slots = self.ops.table.occupied();
-        slots.any(|slot| self.ops[slot].in_flight.ending().is_some())
+    fn is_ending(&mut self, ticket: Ticket) -> bool {
+        let op = self.ops.table.find(ticket.index(), ticket.generation());
+        op.is_some_and(|op| op.in_flight.ending().is_some())
     }
 
     /// Waits for the kernel to end its operations, for a bounded time.

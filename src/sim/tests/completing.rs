@@ -6,6 +6,7 @@ use crate::memory::buf::Buf;
 use crate::op::OpCode;
 use crate::words::error::Refusal;
 use crate::words::source::Ticket;
+use crate::words::table::LOOKED_THROUGH;
 
 /// The faults that only such a kernel has.
 pub(super) const FAULTS: [&str; 6] =
@@ -317,5 +318,26 @@ fn bulk_data_goes_into_the_buffer_of_the_kernel() {
         watcher.submit(Op::read(idle)).unwrap();
         let held = next(&mut watcher);
         assert_eq!((held.bytes(), next(&mut watcher).bytes()), (CHUNK, CHUNK));
+    }
+}
+
+/// While the loop waits for an operation that a thread of the kernel has, it looks through the
+/// table of operations once. It did before each of up to 20 waits.
+#[test]
+fn a_wait_for_threads_of_the_kernel_scans_a_table_once() {
+    let faults = Faults { late_cancel: 1.0, ..Faults::none() };
+    for seed in 0..20 {
+        let sim = Sim::with_faults(seed, faults.clone());
+        sim.set_completing(true);
+        let mut watcher = watcher(&sim);
+        let (here, _there) = sim.pair();
+        let here = watcher.attach(here).unwrap();
+        let read = watcher.submit(Op::read(here)).unwrap();
+        assert_eq!(watcher.try_wait(&mut Completions::new()).unwrap(), 0);
+        let before = LOOKED_THROUGH.get();
+        assert!(watcher.cancel(read));
+        let scans = LOOKED_THROUGH.get() - before;
+        assert!(scans <= 1, "{scans} scans for one cancel, seed {seed}");
+        assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Cancelled));
     }
 }
