@@ -108,6 +108,61 @@ fn attempts_to_connect_are_a_delay_apart() {
     assert_eq!(run(), (took, hash), "the same seed, another run");
 }
 
+/// The last source with an idle timeout closes as soon as its time is up, because its last bytes go
+/// out then, and the sweep has more slots than one turn looks at. The sweep went on without a
+/// source, and the loop slept beyond the timeout of the next one.
+#[test]
+#[cfg_attr(miri, ignore = "33,000 sources are slow")]
+fn the_sweep_may_close_the_last_source_with_a_timeout() {
+    let sim = Sim::new(1);
+    sim.set_buffer(10);
+    let config = Config { events_per_wait: 1, ..Config::default() };
+    let mut watcher = Watcher::simulated_with(&sim, config);
+    sim.set_patience(Duration::ZERO);
+    let pair = |watcher: &mut Simulated| {
+        let (here, there) = sim.pair();
+        [here, there].map(|end| watcher.attach(end).unwrap())
+    };
+    let ([closes, peer], [other, to_other]) = (pair(&mut watcher), pair(&mut watcher));
+    let mut last = other;
+    while last.index() < 33_000 {
+        [last, _] = pair(&mut watcher);
+    }
+    // From now on the sweep looks at all these slots.
+    watcher.set_idle_timeout(last, Some(HOUR)).unwrap();
+    watcher.set_idle_timeout(closes, Some(Duration::from_millis(10))).unwrap();
+    watcher.set_idle_timeout(last, None).unwrap();
+    for op in [Op::read(closes), Op::read(other), Op::write(closes, vec![7; 20]), Op::close(closes)]
+    {
+        watcher.submit(op).unwrap();
+    }
+    let mut done = Completions::new();
+    // One sweep, in two turns, finds that no byte has moved since. The next one is due.
+    for span in [90, 0, 90].map(Duration::from_millis) {
+        assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+        sim.advance(span);
+    }
+    // Two events, of which a wait takes one.
+    watcher.submit(Op::write(to_other, "x")).unwrap();
+    watcher.submit(Op::read(peer)).unwrap();
+    let mut codes = BTreeSet::new();
+    while !codes.contains("Close") {
+        codes.extend(wait(&mut watcher).into_iter().map(|c| format!("{:?}", c.code())));
+    }
+    assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+    let [next, _peer] = pair(&mut watcher);
+    watcher.set_idle_timeout(next, Some(Duration::from_millis(10))).unwrap();
+    watcher.submit(Op::read(next)).unwrap();
+    let start = sim.now();
+    loop {
+        let left = wait(&mut watcher);
+        if left.iter().any(|c| c.source == next && c.error_kind() == Some(ErrorKind::Deadline)) {
+            break;
+        }
+    }
+    assert!(sim.now() - start < Duration::from_millis(120), "{:?}", sim.now() - start);
+}
+
 /// A wait that takes one event leaves another one with the kernel. The idle timeout of that one's
 /// source has passed, but its bytes are there: the read gets them, whatever the order.
 #[test]
