@@ -160,11 +160,19 @@ fn aio_and_io_uring_both_denied_leave_epoll_and_threads() {
         b.cross(here, there, b"over epoll");
         expect_files_work(&mut b, &directory);
         assert!(row(&b, RING).1.contains("io_uring_setup(2)"));
-        // So does the row of sockets, if the program chose no driver.
-        let (by, why, _) = row(&b, "sockets");
-        assert!(by == "not io_uring" && why.contains("io_uring_setup(2): Operation not"), "{why}");
         assert!(row(&b, AIO).1.contains("io_setup(2)"));
         assert!(b.watcher.abort(here) && b.watcher.abort(there));
+    });
+}
+
+/// `explain` made a ring to find out whether there could be one.
+#[test]
+fn explain_makes_no_ring() {
+    child::in_child("explain_makes_no_ring", || {
+        let b = bench(Watcher::builder());
+        let before = b.watcher.explain();
+        deny(&[libc::SYS_io_uring_setup], libc::EPERM);
+        assert_eq!(format!("{:?}", b.watcher.explain()), format!("{before:?}"));
     });
 }
 

@@ -312,15 +312,6 @@ impl FileRing {
     }
 }
 
-/// Why `auto` does not choose a ring for sockets: the system has none (this makes the smallest ring
-/// and drops it), or it is no faster.
-pub(crate) fn why_not_for_sockets() -> Option<String> {
-    let why = match climb(&[&[]], 1) {
-        Ok(_) => {
-            "io_uring is available, but measured no faster on sockets (PERFORMANCE.md)".to_owned()
-        }
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => error.to_string(),
-        Err(error) => format!("io_uring is not available: io_uring_setup(2): {error}"),
-    };
-    Some(why)
-}
+/// Why `auto` does not choose a ring for sockets, whether or not the system has one.
+pub(crate) const WHY_NOT_FOR_SOCKETS: Option<&str> =
+    Some("measured no faster on sockets (PERFORMANCE.md); `DriverKind::Uring` chooses it");

@@ -70,9 +70,7 @@ impl FileRing {
 }
 
 /// No reason: this system has no io_uring.
-pub(crate) fn why_not_for_sockets() -> Option<String> {
-    None
-}
+pub(crate) const WHY_NOT_FOR_SOCKETS: Option<&str> = None;
 
 /// Quirks do not depend on the release here.
 pub(crate) fn release() -> String {

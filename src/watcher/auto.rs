@@ -333,11 +333,10 @@ impl Driver for Auto {
 
     fn explain(&self) -> Explain {
         let mut explain = forward!(self.explain());
-        if explain.reason.starts_with(BY_ITSELF) {
-            // Few programs ask, so we find out here and not when each watcher is built.
-            if let Some(why) = file_ring::why_not_for_sockets() {
-                explain.row("sockets", "not io_uring", why, 0);
-            }
+        if explain.reason.starts_with(BY_ITSELF)
+            && let Some(why) = file_ring::WHY_NOT_FOR_SOCKETS
+        {
+            explain.row("sockets", "not io_uring", why, 0);
         }
         explain
     }
