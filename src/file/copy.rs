@@ -88,18 +88,38 @@ impl Pair {
 /// Copies up to the end of `from`, whatever its size says: files of /proc have size 0. In Linux 5.3
 /// to 5.18 copy_file_range(2) finds no bytes in them, so only a read that finds no bytes proves the
 /// end.
+///
+/// Holes are left out: an image of a disk that is nearly empty would fill the real one. The
+/// kernel's copies write zeros there.
 fn bytes(from: RawFd, to: RawFd) -> Progress {
     let mut memory = Vec::new();
-    repeat(u64::MAX, |done| {
+    let (mut data_end, mut has_holes) = (0, false);
+    let (done, ended) = repeat(u64::MAX, |done| {
+        if done >= data_end {
+            let (start, end) = sendfile::next_data(from, done).unwrap_or((done, u64::MAX));
+            data_end = end;
+            if start > done {
+                has_holes = true;
+                return (start - done) as Moved;
+            }
+        }
+        let most = (data_end - done).min(MOST_BYTES as u64) as usize;
         if memory.is_empty() {
-            let moved = sendfile::copy_range(from, to, done, MOST_BYTES);
+            let moved = sendfile::copy_range(from, to, done, most);
             if moved != 0 && moved != sendfile::UNSUPPORTED {
                 return moved;
             }
             memory.resize(COPY, 0);
         }
-        piece(from, to, done, &mut memory)
-    })
+        let most = most.min(memory.len());
+        piece(from, to, done, &mut memory[..most])
+    });
+    // A hole at the end is only a length.
+    let ended = ended.and_then(|()| match has_holes {
+        true => fs::file(to).set_len(done).map_err(|error| errno_of(&error)),
+        false => Ok(()),
+    });
+    (done, ended)
 }
 
 /// Copies one piece through `memory`.

@@ -111,6 +111,39 @@ pub(crate) fn copy_range(_: RawFd, _: RawFd, _: u64, _: usize) -> Moved {
     UNSUPPORTED
 }
 
+/// Where the next data at or behind `offset` starts and ends (lseek(2); behind the last data that
+/// is the size, twice). `None` if the system does not say, or if the file ends at `offset` or
+/// before. Moves the position of the file.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+pub(crate) fn next_data(file: RawFd, offset: u64) -> Option<(u64, u64)> {
+    #[cfg(target_os = "freebsd")]
+    use libc::lseek;
+    #[cfg(not(target_os = "freebsd"))]
+    use libc::lseek64 as lseek;
+    let seek = |at: u64, whence| {
+        // SAFETY: no memory is passed.
+        syscall!(unsafe { lseek(file, at as _, whence) })
+    };
+    match seek(offset, libc::SEEK_DATA) {
+        start @ 0.. => {
+            let end = seek(start as u64, libc::SEEK_HOLE);
+            (end > start).then_some((start as u64, end as u64))
+        }
+        // There is no data behind: a hole up to the end, or nothing.
+        error if error == -(libc::ENXIO as Moved) => {
+            let size = seek(0, libc::SEEK_END);
+            (size > offset as Moved).then_some((size as u64, size as u64))
+        }
+        _ => None,
+    }
+}
+
+/// These systems do not say it, or not reliably.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+pub(crate) fn next_data(_: RawFd, _: u64) -> Option<(u64, u64)> {
+    None
+}
+
 /// Makes `to` share all blocks of `from` (ioctl_ficlone(2): btrfs, XFS, overlays of them …): 0, or
 /// `-EOPNOTSUPP` where they cannot.
 #[cfg(any(target_os = "linux", target_os = "android"))]

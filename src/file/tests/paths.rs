@@ -268,6 +268,46 @@ fn files_that_hide_their_size_and_holes_are_copied() {
     assert_eq!(std::fs::read(&to).unwrap(), std::fs::read(dir.at("scratch")).unwrap());
 }
 
+/// A copy filled the holes of the original: that of an image of 1 GiB with 3 bytes took 1 GiB.
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "Miri does not seek for holes")]
+fn a_copy_has_the_holes_of_the_original() {
+    let dir = Dir::new();
+    let (from, to) = (dir.at("scratch"), dir.at("to"));
+    let blocks = |path: &Path| std::fs::metadata(path).unwrap().blocks();
+    let sparse = scratch(&dir);
+    // Holes at the start, between two thousand parts, and at the end.
+    let part = pattern(4096);
+    for i in 0..2000u64 {
+        sparse.write_all_at(&part, (1 << 28) + i * (64 << 10)).unwrap();
+    }
+    sparse.set_len(1 << 30).unwrap();
+    sparse.sync_all().unwrap();
+    if blocks(&from) > 1 << 20 {
+        return skip(Needs::Luck, "a file system without holes");
+    }
+    // The target has bytes where the holes are.
+    std::fs::write(&to, pattern(100_000)).unwrap();
+    let outcome = copy(&from, &to, CopyOptions::new());
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!((outcome.bytes, std::fs::metadata(&to).unwrap().len()), (1 << 30, 1 << 30));
+    let copied = File::open(&to).unwrap();
+    let at = |offset, len| {
+        let mut bytes = vec![1; len];
+        copied.read_exact_at(&mut bytes, offset).unwrap();
+        bytes
+    };
+    for i in [0, 1, 999, 1999u64] {
+        let mut wanted = part.clone();
+        wanted.resize(8192, 0);
+        assert_eq!(at((1 << 28) + i * (64 << 10), 8192), wanted, "part {i}");
+    }
+    assert_eq!(at(0, 100_000), vec![0; 100_000]);
+    assert_eq!(at((1 << 30) - 1000, 1000), vec![0; 1000]);
+    assert!(blocks(&to) <= blocks(&from) + 1024, "{} of {}", blocks(&to), blocks(&from));
+}
+
 /// The copy that is used if the kernel does not copy by itself.
 #[test]
 fn copies_through_memory_are_the_same() {

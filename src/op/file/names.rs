@@ -241,8 +241,9 @@ impl Op {
     ///
     /// Completes with [`Done::Copied`], the number of bytes. The copy shares blocks with the
     /// original where the file system can do that. Else the kernel copies, and where it cannot, the
-    /// bytes go through memory. Copying a file onto itself copies 0 bytes and leaves the file as it
-    /// is.
+    /// bytes go through memory. On Linux and FreeBSD the copy has the holes of the original, whose
+    /// bytes count as copied; [`std::fs::copy`] fills them with zeros. Copying a file onto itself
+    /// copies 0 bytes and leaves the file as it is.
     ///
     /// ```
     /// use windlass::fs::CopyOptions;
