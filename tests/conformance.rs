@@ -36,6 +36,8 @@ mod conformance {
     pub mod drops;
     #[cfg(unix)]
     pub mod embedding;
+    #[cfg(unix)]
+    pub mod ends;
     #[cfg(target_os = "linux")]
     pub mod errnos;
     pub mod explain;
@@ -562,6 +564,14 @@ macro_rules! system {
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others
                 a_passed_deadline_finds_the_bytes_behind_descriptors
+            }
+            ends {
+                a_record_that_is_empty_is_no_end
+                an_end_of_records_ends_what_waits
+                records_of_a_multishot_end_once
+                a_read_exact_of_records_ends_with_what_it_has
+                a_call_tells_the_end_of_records
+                accepted_connections_of_records_end_alike
             }
             embedding {
                 data_and_timers_come_through_poll

@@ -299,7 +299,13 @@ unsafe impl Calls for Pipes {
         parts.first().map_or(0, |part| self.send(fd, kind, part))
     }
 
-    fn recv_from(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Address) -> Received {
+    fn recv_from(
+        &mut self,
+        _: RawFd,
+        _: SourceKind,
+        _: &mut [Target<'_>],
+        _: &mut Address,
+    ) -> Received {
         Received::plain(-(NOT_THERE as isize))
     }
 
@@ -307,8 +313,14 @@ unsafe impl Calls for Pipes {
         -(NOT_THERE as isize)
     }
 
-    fn recv_descriptors(&mut self, _: RawFd, _: &mut [Target<'_>], _: &mut Vec<OwnedFd>) -> isize {
-        -(NOT_THERE as isize)
+    fn recv_descriptors(
+        &mut self,
+        _: RawFd,
+        _: SourceKind,
+        _: &mut [Target<'_>],
+        _: &mut Vec<OwnedFd>,
+    ) -> Received {
+        Received::plain(-(NOT_THERE as isize))
     }
 
     fn send_descriptors(&mut self, _: RawFd, _: &[u8], _: &[OwnedFd]) -> isize {

@@ -226,7 +226,7 @@ impl fmt::Debug for Completion {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Done {
-    /// The bytes of a read: empty at the end of the file ([`Buf::is_eof`]).
+    /// The bytes of a read: empty at the end of the file ([`Buf::is_eof`]), or an empty message.
     Read(Buf),
     /// A read has put bytes behind those of the operation's buffer:
     /// [`Op::read_append`](crate::Op::read_append).
@@ -262,7 +262,7 @@ pub enum Done {
     },
     /// Bytes and descriptors have arrived on a Unix socket.
     Descriptors {
-        /// The bytes: empty at the end of the file.
+        /// The bytes: empty at the end of a stream, or of an empty message.
         data: Buf,
         /// The descriptors that came with these bytes.
         descriptors: Descriptors,

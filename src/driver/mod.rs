@@ -20,8 +20,12 @@
 //!   the sum of the final completions, `quiet_done` and `in_flight`.
 //! - **C2 how it ends.** An operation ends in one of these ways: done, end of file, error of the
 //!   system, deadline, cancelled, source aborted, watcher closed, torn, overflow of its source's
-//!   writes. Every completion says how many bytes moved. A result that is a descriptor is owned
-//!   from the moment the kernel hands it over: a completion dropped unread leaks nothing.
+//!   writes. Every completion says how many bytes moved. Every end of a source is told as an end,
+//!   once to each read: as an empty buffer by a source of bytes; as the error
+//!   [`Eof`](crate::ErrorKind::Eof) by a connection of records (seqpacket), where an empty buffer
+//!   is an empty record. Either completion is the last one of a multishot read. A result that is a
+//!   descriptor is owned from the moment the kernel hands it over: a completion dropped unread
+//!   leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order. Operations
 //!   that end as done, at the end of file or with an error of the system complete in that order; an
 //!   operation that is cancelled or expires before it moved a byte may overtake others. A stream

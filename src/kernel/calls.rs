@@ -92,7 +92,13 @@ pub unsafe trait Calls {
     fn send_vectored(&mut self, fd: RawFd, kind: SourceKind, parts: &[IoSlice<'_>]) -> isize;
 
     /// Receives a datagram and its sender.
-    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received;
+    fn recv_from(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        to: &mut [Target<'_>],
+        from: &mut Address,
+    ) -> Received;
 
     /// Sends a datagram.
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize;
@@ -110,17 +116,21 @@ pub unsafe trait Calls {
     fn recv_many(
         &mut self,
         fd: RawFd,
+        kind: SourceKind,
         to: &mut [Target<'_>],
         from: &mut [Address],
         got: &mut [Received],
     ) -> isize {
         let mut count = 0;
         for ((to, from), got) in to.iter_mut().zip(from).zip(got) {
-            *got = self.recv_from(fd, std::slice::from_mut(to), from);
+            *got = self.recv_from(fd, kind, std::slice::from_mut(to), from);
             if got.moved < 0 {
                 return if count == 0 { got.moved } else { count };
             }
             count += 1;
+            if got.end {
+                break;
+            }
         }
         count
     }
@@ -145,9 +155,10 @@ pub unsafe trait Calls {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
+        kind: SourceKind,
         to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
-    ) -> isize;
+    ) -> Received;
 
     /// Sends bytes and descriptors.
     fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize;

@@ -61,13 +61,16 @@ pub struct Received {
     /// The attempt returned less than there was: it stopped at passed descriptors, or it cut a
     /// datagram that is longer than the memory.
     pub cut: bool,
+    /// The attempt met the end of a connection of records, where 0 bytes are an empty record. On a
+    /// source of bytes 0 bytes are the end.
+    pub end: bool,
 }
 
 impl Received {
     /// An answer that was not cut.
     #[inline(always)]
     pub const fn plain(moved: isize) -> Received {
-        Received { moved, cut: false }
+        Received { moved, cut: false, end: false }
     }
 }
 

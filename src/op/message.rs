@@ -71,6 +71,8 @@ impl Op {
     /// Ends with:
     ///
     /// - `ECONNREFUSED`: an earlier datagram that this connected socket has sent found no receiver.
+    /// - [`ErrorKind::Eof`](crate::ErrorKind::Eof): the peer of a seqpacket socket has shut its
+    ///   writing side. All its records were received before, also empty ones.
     /// - `ECONNRESET`, `ENOTCONN`: the peer has reset the connection of a seqpacket socket, or the
     ///   socket has no connection.
     ///
@@ -78,9 +80,12 @@ impl Op {
     ///
     /// Every driver calls recvmsg(2). On Linux and Android it calls recvmmsg(2) if the operation is
     /// multishot, or if several receives wait at the head of the source's queue. The completions
-    /// are the same. On Windows the driver ignores the resets that unconnected sockets report. The
-    /// simulation keeps datagrams in order. It drops a datagram to an internet address that no
-    /// socket has.
+    /// are the same. recvmsg(2) answers 0 at the end of a seqpacket connection and for an empty
+    /// record. So that the kernel marks records, Linux has `SO_TIMESTAMP` set on a Unix socket of
+    /// this kind while the driver owns it. On a duplicate ([`Watcher::attach_dup`]) an empty record
+    /// right before the end counts as the end. On Windows the driver ignores the resets that
+    /// unconnected sockets report. The simulation keeps datagrams in order. It drops a datagram to
+    /// an internet address that no socket has.
     ///
     /// # Cancellation
     ///
@@ -300,9 +305,10 @@ impl Op {
     /// Receives bytes and the descriptors that came with them over a Unix socket.
     ///
     /// Completes with [`Done::Descriptors`]. Its data is a lease of at most
-    /// [`Builder::buffer_size`] bytes, and is empty at the end of the file. The descriptors are
-    /// closed on exec. While all swap buffers are in use, the receive waits, as [`Op::read`] does.
-    /// All other reads close descriptors that come with their bytes.
+    /// [`Builder::buffer_size`] bytes, and is empty at the end of a stream. (The end of a seqpacket
+    /// connection is an error, as for [`Op::read`].) The descriptors are closed on exec. While all
+    /// swap buffers are in use, the receive waits, as [`Op::read`] does. All other reads close
+    /// descriptors that come with their bytes.
     ///
     /// An example is at [`Op::send_descriptors`].
     ///

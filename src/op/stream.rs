@@ -18,8 +18,9 @@ impl Op {
     /// Leases lie in the *swap buffers*, a pool of memory that [`Builder::swap_limit`] bounds.
     /// While all of it is in use, the read waits until the program drops a lease.
     ///
-    /// From a datagram socket a read takes one datagram. An empty datagram looks like the end of a
-    /// file, but more datagrams may follow. [`Op::recv_from`] returns the sender, and whether the
+    /// From a datagram or seqpacket socket a read takes one message. There an empty buffer is an
+    /// empty message, and not the end; the end of a seqpacket connection is the error
+    /// [`ErrorKind::Eof`]. [`Op::recv_from`] returns the sender, and whether the
     /// datagram was longer than a swap buffer.
     ///
     /// ```
@@ -46,6 +47,7 @@ impl Op {
     ///
     /// Ends with:
     ///
+    /// - [`ErrorKind::Eof`]: the peer of a seqpacket socket has shut its writing side.
     /// - `ECONNRESET`: the peer has reset the connection.
     /// - `ETIMEDOUT`: the peer does not answer any more (keep-alive, `TCP_USER_TIMEOUT`).
     /// - `EHOSTUNREACH`, `ENETUNREACH`: no route leads to the peer any more.

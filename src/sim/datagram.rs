@@ -116,7 +116,7 @@ impl World {
         for target in to {
             moved += target.write(&bytes[moved..]);
         }
-        let got = Received { moved: moved as isize, cut: moved < bytes.len() };
+        let got = Received { cut: moved < bytes.len(), ..Received::plain(moved as isize) };
         Ok((got, sender))
     }
 

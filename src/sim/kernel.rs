@@ -408,7 +408,13 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         self.call(Call::SendMsg, fd, |world| world.send(fd, parts))
     }
 
-    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
+    fn recv_from(
+        &mut self,
+        fd: RawFd,
+        _kind: SourceKind,
+        to: &mut [Target<'_>],
+        from: &mut Address,
+    ) -> Received {
         self.call(Call::RecvMsg, fd, |world| world.recv_from(fd, to, from))
     }
 
@@ -425,6 +431,7 @@ unsafe impl<const C: bool> Calls for Sim<C> {
     fn recv_many(
         &mut self,
         fd: RawFd,
+        _kind: SourceKind,
         to: &mut [Target<'_>],
         from: &mut [Address],
         got: &mut [Received],
@@ -440,10 +447,11 @@ unsafe impl<const C: bool> Calls for Sim<C> {
     fn recv_descriptors(
         &mut self,
         _fd: RawFd,
+        _kind: SourceKind,
         _to: &mut [Target<'_>],
         _descriptors: &mut Vec<OwnedFd>,
-    ) -> isize {
-        -(libc::EOPNOTSUPP as isize)
+    ) -> Received {
+        Received::plain(-(libc::EOPNOTSUPP as isize))
     }
 
     fn send_descriptors(&mut self, _fd: RawFd, _bytes: &[u8], _descriptors: &[OwnedFd]) -> isize {

@@ -14,7 +14,6 @@ use std::mem::{MaybeUninit, zeroed};
 
 use crate::sys::addr::RawAddress;
 use crate::sys::fd::RawFd;
-use crate::sys::net::CUT;
 use crate::sys::target::Target;
 use crate::sys::{Moved, syscall};
 
@@ -59,12 +58,12 @@ impl MmsgCall {
 }
 
 /// Receives a datagram into each of `to`, until there are no more: their number, or `-errno` if
-/// there was not even one. Tells each one's length, whether it was cut, and its sender.
+/// there was not even one. Tells each one's length, the flags that came with it, and its sender.
 pub(crate) fn recv<A: AsMut<RawAddress>>(
     fd: RawFd,
     to: &mut [Target<'_>],
     from: &mut [A],
-    mut tell: impl FnMut(usize, usize, bool),
+    mut tell: impl FnMut(usize, usize, i32),
 ) -> Moved {
     let mut call = MmsgCall::new();
     let count = to.len().min(from.len()).min(MOST);
@@ -86,7 +85,7 @@ pub(crate) fn recv<A: AsMut<RawAddress>>(
         // SAFETY: filled above.
         let message = unsafe { call.messages[i].assume_init_ref() };
         address.as_mut().set_len(message.header.msg_namelen);
-        tell(i, message.len as usize, message.header.msg_flags & CUT != 0);
+        tell(i, message.len as usize, message.header.msg_flags);
     }
     got
 }

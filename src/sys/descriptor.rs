@@ -188,6 +188,9 @@ const RDHUP: Option<i16> = Some(libc::POLLRDHUP);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const RDHUP: Option<i16> = None;
 
+/// Whether poll(2) tells of a half-close.
+pub(crate) const TELLS_HALF_CLOSE: bool = RDHUP.is_some();
+
 // The others have the same value everywhere.
 const _: () = {
     assert!(Ready::READABLE.bits() as i16 == libc::POLLIN);

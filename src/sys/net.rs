@@ -13,8 +13,9 @@
 use std::io::{self, IoSlice};
 
 use crate::sys::addr::RawAddress;
-use crate::sys::descriptor::StackVectors;
+use crate::sys::descriptor::{self, StackVectors};
 use crate::sys::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use crate::sys::interest::Ready;
 use crate::sys::socket_option::Listen;
 use crate::sys::target::Target;
 use crate::sys::types::SourceKind;
@@ -106,6 +107,9 @@ mod system {
 
 /// A flag of a received message: the message was longer than the memory.
 pub(crate) const CUT: i32 = libc::MSG_TRUNC;
+/// A record came, though perhaps an empty one, and not the end of the connection: SCTP sets
+/// MSG_EOR, as FreeBSD does; on Linux see [`mark_records`].
+pub(crate) const RECORD: i32 = libc::MSG_EOR | libc::MSG_CTRUNC;
 /// A flag of a received message: the descriptors that came with it did not fit.
 pub(crate) const CONTROL_CUT: i32 = libc::MSG_CTRUNC;
 
@@ -202,6 +206,31 @@ pub(crate) fn unix_kind(fd: RawFd) -> SourceKind {
     }
 }
 
+/// Lets the kernel mark the records of a Unix socket, or no longer.
+///
+/// recvmsg(2) answers 0 for an empty record and at the end, and poll(2) tells of the end while
+/// records are still queued. With a time, for which a receive has no room, each record comes with
+/// MSG_CTRUNC, and the end does not. (The kernel takes the time of a record of a Unix socket only
+/// when the record is received.)
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn mark_records(fd: RawFd, on: bool) {
+    if local(fd).is_ok_and(|at| at.family() == libc::AF_UNIX) {
+        // If the kernel refuses, an empty record right before the end counts as the end.
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP, i32::from(on));
+    }
+}
+
+/// Other systems mark records by themselves.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn mark_records(_: RawFd, _: bool) {}
+
+/// Whether a socket from which 0 bytes came is shut for reads; true where poll(2) does not tell.
+pub(crate) fn is_shut(fd: RawFd) -> bool {
+    let shut = Ready::READ_CLOSED | Ready::HANGUP;
+    !descriptor::TELLS_HALF_CLOSE
+        || descriptor::poll_now(fd, Ready::READ_CLOSED).map_or(true, |is| is.intersects(shut))
+}
+
 fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let mut value = 0i32;
     let mut len = size_of::<i32>() as libc::socklen_t;
@@ -284,9 +313,10 @@ pub(crate) fn send_vectored(fd: RawFd, parts: &[IoSlice<'_>], to: Option<&RawAdd
     syscall!(unsafe { libc::sendmsg(fd, &header, SEND) })
 }
 
-/// Room for the control message of `MOST_DESCRIPTORS` descriptors, aligned as headers want.
+/// Room for the control message of `MOST_DESCRIPTORS` descriptors, behind a time, a pidfd and
+/// credentials; aligned as headers want.
 #[repr(C, align(8))]
-struct Control([u8; 1088]);
+struct Control([u8; 1152]);
 
 /// sendmsg(2) with descriptors (SCM_RIGHTS).
 pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> Moved {
@@ -298,7 +328,7 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
     }
     let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let payload = size_of_val(raw.as_slice());
-    let mut control = Control([0; 1088]);
+    let mut control = Control([0; 1152]);
     let mut vector =
         libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut header = header();
@@ -333,12 +363,13 @@ const BRING_DESCRIPTORS: &[i32] = if cfg!(any(target_os = "linux", target_os = "
 };
 
 /// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on. A pidfd is closed.
+/// Returns the number of bytes, and [`RECORD`] if any control message came.
 pub(crate) fn recv_descriptors(
     fd: RawFd,
     to: &mut [Target<'_>],
     descriptors: &mut Vec<OwnedFd>,
-) -> Moved {
-    let mut control = Control([0; 1088]);
+) -> (Moved, i32) {
+    let mut control = Control([0; 1152]);
     let mut vectors = StackVectors::new();
     vectors.fill(to);
     let mut header = header();
@@ -349,8 +380,9 @@ pub(crate) fn recv_descriptors(
     // SAFETY: everything that the header names lives on this stack or in the caller's targets.
     let moved = syscall!(unsafe { libc::recvmsg(fd, &mut header, RECV | system::CLOEXEC) });
     if moved < 0 {
-        return moved;
+        return (moved, 0);
     }
+    let came = if header.msg_controllen > 0 { RECORD } else { header.msg_flags };
     // SAFETY: the kernel has filled the control buffer as far as `msg_controllen` says.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
@@ -381,7 +413,7 @@ pub(crate) fn recv_descriptors(
         // SAFETY: as above.
         message = unsafe { libc::CMSG_NXTHDR(&header, message) };
     }
-    moved
+    (moved, came)
 }
 
 /// accept(2), non-blocking and closed on exec: the descriptor or `-errno`; the peer's address is

@@ -11,7 +11,7 @@ pub(crate) fn recv<A>(
     _: RawFd,
     _: &mut [Target<'_>],
     _: &mut [A],
-    _: impl FnMut(usize, usize, bool),
+    _: impl FnMut(usize, usize, i32),
 ) -> Moved {
     -(libc::EOPNOTSUPP as isize)
 }

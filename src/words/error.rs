@@ -294,7 +294,8 @@ pub enum ErrorKind {
     /// write would have left a hole in the stream, and no byte of it was sent. A shutdown or a
     /// close with this error has done nothing: the source is as open as before.
     Torn,
-    /// The file ended before `read_exact` had all its bytes.
+    /// The file ended before `read_exact` had all its bytes; or a read met the end of a connection
+    /// of records (seqpacket), where an empty buffer is an empty record.
     Eof,
     /// The job panicked. The buffer of the [`Error`] holds the text of the panic.
     Panicked,
@@ -407,7 +408,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Aborted => f.write_str("the source was aborted"),
             ErrorKind::Closed => f.write_str("the watcher was closed"),
             ErrorKind::Torn => f.write_str("an earlier write was sent only in part"),
-            ErrorKind::Eof => f.write_str("end of file before all bytes were read"),
+            ErrorKind::Eof => f.write_str("end of file before all bytes, or any record, were read"),
             ErrorKind::Panicked => f.write_str("the job panicked"),
             ErrorKind::Forked => f.write_str("since the fork, only the parent has this operation"),
             ErrorKind::Overflow => {

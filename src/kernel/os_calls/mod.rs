@@ -83,8 +83,14 @@ impl OsCalls {
             SourceKind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
         };
-        // A descriptor that blocks again must be prepared anew when it is attached next.
-        let ready = net::FLAGS_PER_CALL || descriptor::is_nonblocking(fd).unwrap_or(false);
+        // A descriptor that blocks again, or marks no records, must be prepared anew when it is
+        // attached next.
+        let records = kind == SourceKind::Seqpacket;
+        if records {
+            net::mark_records(fd, false);
+        }
+        let blocks = || !net::FLAGS_PER_CALL && !descriptor::is_nonblocking(fd).unwrap_or(false);
+        let ready = !records && !blocks();
         let kind = if ready { kind } else { SourceKind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
     }
@@ -104,6 +110,16 @@ impl OsCalls {
     /// System calls by name.
     pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
         self.counts.named()
+    }
+
+    /// Whether a receive of `moved` bytes met the end of a connection of records, and no record.
+    #[inline]
+    fn is_end(&mut self, fd: RawFd, kind: SourceKind, moved: isize, flags: i32) -> bool {
+        if moved != 0 || kind != SourceKind::Seqpacket || flags & net::RECORD != 0 {
+            return false;
+        }
+        self.counts.poll += 1;
+        net::is_shut(fd)
     }
 
     /// Receives from a descriptor that is not a stream socket.
@@ -132,7 +148,8 @@ impl OsCalls {
             _ => {
                 self.counts.recvmsg += 1;
                 let (moved, flags) = net::recv_vectored(fd, &mut [to], None);
-                Received { moved, cut: flags & (net::CONTROL_CUT | net::CUT) != 0 }
+                let cut = flags & (net::CONTROL_CUT | net::CUT) != 0;
+                Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }
             }
         }
     }
@@ -185,6 +202,9 @@ unsafe impl Calls for OsCalls {
         };
         if kind.is_socket() {
             net::quiet(fd);
+        }
+        if kind == SourceKind::Seqpacket && !shared {
+            net::mark_records(fd, true);
         }
         if kind == SourceKind::File {
             return Ok((kind, false));
@@ -277,7 +297,8 @@ unsafe impl Calls for OsCalls {
         if kind.is_socket() {
             self.counts.recvmsg += 1;
             let (moved, flags) = net::recv_vectored(fd, to, None);
-            Received { moved, cut: flags & (net::CONTROL_CUT | net::CUT) != 0 }
+            let cut = flags & (net::CONTROL_CUT | net::CUT) != 0;
+            Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }
         } else if kind == SourceKind::SharedPollable {
             let first = to.first_mut().map(|target| target.skip(0));
             first.map_or(Received::plain(0), |target| self.recv(fd, kind, target))
@@ -299,10 +320,17 @@ unsafe impl Calls for OsCalls {
         }
     }
 
-    fn recv_from(&mut self, fd: RawFd, to: &mut [Target<'_>], from: &mut Address) -> Received {
+    fn recv_from(
+        &mut self,
+        fd: RawFd,
+        kind: SourceKind,
+        to: &mut [Target<'_>],
+        from: &mut Address,
+    ) -> Received {
         self.counts.recvmsg += 1;
         let (moved, flags) = net::recv_vectored(fd, to, Some(from.raw_mut()));
-        Received { moved, cut: flags & net::CUT != 0 }
+        let end = self.is_end(fd, kind, moved, flags);
+        Received { moved, cut: flags & net::CUT != 0, end }
     }
 
     fn send_to(&mut self, fd: RawFd, bytes: &[u8], to: &Address) -> isize {
@@ -318,13 +346,26 @@ unsafe impl Calls for OsCalls {
     fn recv_many(
         &mut self,
         fd: RawFd,
+        kind: SourceKind,
         to: &mut [Target<'_>],
         from: &mut [Address],
         got: &mut [Received],
     ) -> isize {
         self.counts.recvmmsg += 1;
-        let tell = |i: usize, len: usize, cut| got[i] = Received { moved: len as isize, cut };
-        let count = datagrams::recv(fd, to, from, tell);
+        // At the end of a connection of records, every further message of the call is empty.
+        let mut end = None;
+        let tell = |i: usize, len: usize, flags: i32| {
+            let moved = len as isize;
+            got[i] = Received { cut: flags & net::CUT != 0, ..Received::plain(moved) };
+            if end.is_none() && self.is_end(fd, kind, moved, flags) {
+                end = Some(i);
+            }
+        };
+        let mut count = datagrams::recv(fd, to, from, tell);
+        if let Some(end) = end {
+            got[end].end = true;
+            count = end as isize + 1;
+        }
         self.batches.note(false, count)
     }
 
@@ -337,11 +378,13 @@ unsafe impl Calls for OsCalls {
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
+        kind: SourceKind,
         to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
-    ) -> isize {
+    ) -> Received {
         self.counts.recvmsg += 1;
-        net::recv_descriptors(fd, to, descriptors)
+        let (moved, flags) = net::recv_descriptors(fd, to, descriptors);
+        Received { moved, cut: false, end: self.is_end(fd, kind, moved, flags) }
     }
 
     fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize {
@@ -363,7 +406,11 @@ unsafe impl Calls for OsCalls {
             SourceKind::Stream
         } else {
             self.counts.getsockopt += 1;
-            net::unix_kind(accepted as RawFd)
+            let kind = net::unix_kind(accepted as RawFd);
+            if kind == SourceKind::Seqpacket {
+                net::mark_records(accepted as RawFd, true);
+            }
+            kind
         };
         Ok(Handle::with_kind(owned, kind, peer.ip()))
     }

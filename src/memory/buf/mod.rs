@@ -225,7 +225,8 @@ impl Buf {
     }
 
     /// Whether the read that returned this buffer met the end of the file: then the buffer has no
-    /// bytes. After an empty *datagram* it has no bytes either.
+    /// bytes. A read of messages (datagrams, records) meets no end this way: its buffer without
+    /// bytes is an empty message.
     #[inline(always)]
     pub fn is_eof(&self) -> bool {
         self.is_empty()

@@ -69,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
         if got.moved <= 0 {
             op.buf = buf;
             *left = left.saturating_sub(EMPTY_COST);
-            return self.read_stopped(index, slot, got.moved);
+            return self.read_stopped(index, slot, got);
         }
         let bytes = got.moved as u32;
         state.settle(index, bytes, room, got.cut, &mut self.sched.rechecks);
@@ -93,7 +93,7 @@ impl<K: Kernel> Proactor<K> {
         if got.moved <= 0 {
             self.ops[slot].buf = Buf::from(lease);
             *left = left.saturating_sub(EMPTY_COST);
-            return self.read_stopped(index, slot, got.moved);
+            return self.read_stopped(index, slot, got);
         }
         let bytes = got.moved as u32;
         // SAFETY: the kernel has written so many bytes, at most the capacity.

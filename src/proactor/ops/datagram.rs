@@ -128,11 +128,12 @@ impl<K: Kernel> Proactor<K> {
     fn receive_one(&mut self, index: u32, slot: u32, left: &mut usize) {
         let op = &mut self.ops[slot];
         let (own, multishot) = (op.count != 0, op.multishot);
+        let (fd, kind) = (self.sources[index].fd, self.sources[index].kind());
         let mut from = self.memory.address();
         let mut memory = None;
         let got = if own {
             let to = self.ops[slot].buf.target(0, usize::MAX);
-            self.kernel.calls_mut().recv_from(self.sources[index].fd, &mut [to], &mut from)
+            self.kernel.calls_mut().recv_from(fd, kind, &mut [to], &mut from)
         } else {
             let Some(lent) = self.memory(index, multishot) else {
                 return self.memory.addresses.push(from);
@@ -145,14 +146,14 @@ impl<K: Kernel> Proactor<K> {
             );
             let parts = if to[1].is_empty() { 1 } else { 2 };
             memory = Some(lent);
-            self.kernel.calls_mut().recv_from(self.sources[index].fd, &mut to[..parts], &mut from)
+            self.kernel.calls_mut().recv_from(fd, kind, &mut to[..parts], &mut from)
         };
-        if got.moved < 0 {
+        if got.moved < 0 || got.end {
             self.memory.addresses.push(from);
             if let Some(memory) = memory {
                 self.give_back(memory);
             }
-            return self.read_stopped(index, slot, got.moved);
+            return self.read_stopped(index, slot, got);
         }
         let len = got.moved as usize;
         let data = match memory {
@@ -226,15 +227,15 @@ impl<K: Kernel> Proactor<K> {
         self.memory.addresses.extend((0..short).map(|_| Address::unspecified()));
         let base = self.memory.addresses.len() - count;
         let mut got = [Received::plain(0); MOST];
-        let fd = self.sources[index].fd;
+        let (fd, kind) = (self.sources[index].fd, self.sources[index].kind());
         let from = &mut self.memory.addresses[base..];
-        let found =
-            self.kernel.calls_mut().recv_many(fd, &mut to[..count], from, &mut got[..count]);
+        let to_all = &mut to[..count];
+        let found = self.kernel.calls_mut().recv_many(fd, kind, to_all, from, &mut got[..count]);
         if found < 0 {
             if found == -(libc::EOPNOTSUPP as isize) {
                 return false;
             }
-            self.read_stopped(index, head, found);
+            self.read_stopped(index, head, Received::plain(found));
             return true;
         }
         let found = (found as usize).min(count);
@@ -247,6 +248,10 @@ impl<K: Kernel> Proactor<K> {
         let mut longest = 0;
         for i in 0..found {
             let slot = slots[i];
+            if got[i].end {
+                self.read_stopped(index, slot, got[i]);
+                return true;
+            }
             let len = got[i].moved.max(0) as usize;
             longest = longest.max(len);
             let op = &mut self.ops[slot];

@@ -65,10 +65,12 @@ impl<K: Kernel> Proactor<K> {
         // A stream keeps the bytes that do not fit.
         let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
         let mut received = Vec::new();
-        let moved =
-            self.kernel.calls_mut().recv_descriptors(state.fd, &mut to[..parts], &mut received);
+        let (fd, kind) = (state.fd, state.kind());
+        let got =
+            self.kernel.calls_mut().recv_descriptors(fd, kind, &mut to[..parts], &mut received);
+        let moved = got.moved;
         if moved < 0 || moved == 0 && received.is_empty() {
-            return self.read_stopped(index, slot, moved);
+            return self.read_stopped(index, slot, got);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
         state.flags &= !QUIET;

@@ -132,7 +132,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn run_inline_read_on(&mut self, index: u32, got: Received, room: u32) -> bool {
         if got.moved <= 0 {
-            self.inline_read_stopped(index, got.moved);
+            self.inline_read_stopped(index, got);
         } else {
             self.inline_read_done(index, got, room, None);
         }
@@ -172,18 +172,21 @@ impl<K: Kernel> Proactor<K> {
     /// Handles an attempt of the inline read that moved nothing.
     #[cold]
     #[inline(never)]
-    pub(in crate::proactor) fn inline_read_stopped(&mut self, index: u32, moved: isize) {
-        if moved == 0 {
+    pub(in crate::proactor) fn inline_read_stopped(&mut self, index: u32, got: Received) {
+        if got.end {
+            // An empty buffer would be an empty record.
+            self.fail_inline_read(index, ErrorKind::Eof);
+        } else if got.moved == 0 {
             let state = &mut self.sources[index];
             let (source, ticket) = (state.name(index), state.inline_ticket(index));
             let token = state.read_token;
-            // An empty datagram is not the end of anything.
-            let more = state.has(INLINE_MULTISHOT) && state.kind() == SourceKind::Datagram;
+            // An empty message is not the end of anything.
+            let message = state.kind().is_message();
+            let more = state.has(INLINE_MULTISHOT) && message;
             if !more {
                 state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
             }
             state.settle(index, 0, 0, false, &mut self.sched.rechecks);
-            let message = state.kind().is_message();
             if message {
                 self.note_bytes(index)
             } else {
@@ -194,7 +197,7 @@ impl<K: Kernel> Proactor<K> {
             self.outbox
                 .batch
                 .push(Completion::new(OpCode::Read, source, ticket, token, eof).with_more(more));
-        } else if let Some(kind) = self.read_blocked(index, moved) {
+        } else if let Some(kind) = self.read_blocked(index, got.moved) {
             self.fail_inline_read(index, kind);
         }
     }

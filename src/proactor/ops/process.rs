@@ -1,7 +1,7 @@
 //! Signals of this process and the exit of children, as operations on sources.
 
 use crate::completion::Done;
-use crate::kernel::{Calls, Kernel};
+use crate::kernel::{Calls, Kernel, Received};
 use crate::op::{Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
@@ -74,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
         };
         match done {
             Ok(done) => self.finish_read(index, slot, Ok(done)),
-            Err(errno) => self.read_stopped(index, slot, -(errno as isize)),
+            Err(errno) => self.read_stopped(index, slot, Received::plain(-(errno as isize))),
         }
     }
 }

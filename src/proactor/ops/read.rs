@@ -161,16 +161,17 @@ impl<K: Kernel> Proactor<K> {
 
     /// The read at the head of a source's queue has met the end of the bytes.
     pub(in crate::proactor) fn read_op_ended(&mut self, index: u32, slot: u32) {
+        let message = self.sources[index].kind().is_message();
         match self.ops[slot].code {
+            // An empty message adds no bytes.
+            OpCode::ReadExact if message => {}
             OpCode::ReadExact => self.fail(slot, ErrorKind::Eof),
             OpCode::ReadAppend => {
                 let buf = self.ops[slot].buf.take();
                 self.finish_read(index, slot, Ok(Done::Appended { buf, bytes: 0 }));
             }
             _ => {
-                if self.sources[index].kind() != SourceKind::Datagram {
-                    self.ops[slot].multishot = false;
-                }
+                self.ops[slot].multishot &= message;
                 let mut buf = self.ops[slot].buf.take();
                 // SAFETY: no bytes.
                 unsafe { buf.set_filled(0) };
@@ -187,7 +188,7 @@ impl<K: Kernel> Proactor<K> {
         if got.moved <= 0 {
             self.give_back(memory);
             *left = left.saturating_sub(EMPTY_COST);
-            return self.read_stopped(index, slot, got.moved);
+            return self.read_stopped(index, slot, got);
         }
         let len = got.moved as u32;
         self.sources[index].settle(index, len, memory.room, got.cut, &mut self.sched.rechecks);
@@ -228,7 +229,8 @@ impl<K: Kernel> Proactor<K> {
             (self.kernel.calls_mut().recv(state.fd, state.kind(), target), room)
         };
         if got.moved <= 0 {
-            return self.read_stopped(index, slot, got.moved);
+            *left = left.saturating_sub(EMPTY_COST);
+            return self.read_stopped(index, slot, got);
         }
         let len = got.moved as usize;
         state.settle(index, len as u32, room as u32, got.cut, &mut self.sched.rechecks);

@@ -6,7 +6,7 @@
 //! What a kernel says it has written becomes the length of a lease or a vector: the promise of
 //! `Kernel`'s implementers.
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Received};
 use crate::proactor::Proactor;
 use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::state::{
@@ -43,7 +43,7 @@ impl<K: Kernel> Proactor<K> {
             let got = self.receive(index, memory.start, memory.room);
             if got.moved <= 0 {
                 self.give_back(memory);
-                self.inline_read_stopped(index, got.moved);
+                self.inline_read_stopped(index, got);
                 *left = left.saturating_sub(EMPTY_COST);
                 continue;
             }
@@ -69,16 +69,19 @@ impl<K: Kernel> Proactor<K> {
         None
     }
 
-    /// Handles an attempt to read that moved nothing: the end of the file, or `-errno`.
+    /// Handles an attempt to read that moved nothing: the end, an empty message, or `-errno`.
     #[inline(never)]
-    pub(in crate::proactor) fn read_stopped(&mut self, index: u32, slot: u32, moved: isize) {
-        if moved < 0 {
-            if let Some(kind) = self.read_blocked(index, moved) {
+    pub(in crate::proactor) fn read_stopped(&mut self, index: u32, slot: u32, got: Received) {
+        if got.moved < 0 {
+            if let Some(kind) = self.read_blocked(index, got.moved) {
                 self.fail(slot, kind);
             }
             return;
         }
-        // 0 bytes are the end of the file. On a datagram socket, they are an empty datagram.
+        if got.end {
+            // An empty buffer would be an empty record.
+            return self.fail(slot, ErrorKind::Eof);
+        }
         if self.sources[index].kind().is_message() {
             self.sources[index].settle(index, 0, 0, false, &mut self.sched.rechecks);
             self.note_bytes(index);

@@ -10,7 +10,7 @@
 //! (K1) A started operation keeps its slot, and so its buffer, until its last answer. (K2) The
 //! kernel answers with the number of bytes that it has written.
 
-use crate::kernel::{Answer, Kernel, Started};
+use crate::kernel::{Answer, Kernel, Received, Started};
 use crate::memory::leaked::{PATIENCE_NS, leak, leave_to_kernel};
 use crate::op::operation::InFlight;
 use crate::op::{Family, OpCode};
@@ -164,7 +164,7 @@ impl<K: Kernel> Proactor<K> {
             self.note_bytes(index);
             self.read_op_answered(index, slot, moved as u32, data, more, ending);
         } else if moved == 0 {
-            self.read_stopped(index, slot, 0);
+            self.read_stopped(index, slot, Received::plain(0));
         } else {
             match (-moved as i32, ending) {
                 (
@@ -181,7 +181,7 @@ impl<K: Kernel> Proactor<K> {
                     self.wait_for_buffer(index);
                 }
                 (libc::ECANCELED | libc::EINTR | libc::ENOBUFS, None) => {}
-                _ => self.read_stopped(index, slot, moved),
+                _ => self.read_stopped(index, slot, Received::plain(moved)),
             }
         }
         if !more {

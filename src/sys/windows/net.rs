@@ -28,6 +28,16 @@ pub(crate) const FLAGS_PER_CALL: bool = false;
 pub(crate) const CUT: i32 = api::MSG_TRUNC;
 /// A flag of a received message: descriptors that came with it did not fit. None ever come.
 pub(crate) const CONTROL_CUT: i32 = api::MSG_CTRUNC;
+/// There are no connections of records.
+pub(crate) const RECORD: i32 = api::MSG_CTRUNC;
+
+/// There are no connections of records.
+pub(crate) fn mark_records(_: RawFd, _: bool) {}
+
+/// There are no connections of records.
+pub(crate) fn is_shut(_: RawFd) -> bool {
+    true
+}
 
 /// Nothing raises a signal here.
 pub(crate) fn quiet(_: RawFd) {}
@@ -216,8 +226,12 @@ pub(crate) fn send_descriptors(fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd])
 }
 
 /// No descriptors can be passed.
-pub(crate) fn recv_descriptors(_: RawFd, _: &mut [Target<'_>], _: &mut Vec<OwnedFd>) -> Moved {
-    -(libc::EOPNOTSUPP as Moved)
+pub(crate) fn recv_descriptors(
+    _: RawFd,
+    _: &mut [Target<'_>],
+    _: &mut Vec<OwnedFd>,
+) -> (Moved, i32) {
+    (-(libc::EOPNOTSUPP as Moved), 0)
 }
 
 /// accept, non-blocking and not inherited: the descriptor or `-errno`; the peer's address is
