@@ -16,7 +16,7 @@ use common::fuse::{Fuse, Options, Request};
 use common::*;
 use windlass::driver::Auto;
 use windlass::fs::{CopyOptions, OpenOptions};
-use windlass::{AlignedBuf, Buf, Completion, Handle, Op};
+use windlass::{AlignedBuf, Buf, Completion, ErrorKind, Handle, Op, Watcher};
 
 const READ: OpenOptions = OpenOptions::new().read(true);
 const BOTH: OpenOptions = OpenOptions::new().read(true).write(true);
@@ -237,6 +237,34 @@ pub fn a_slow_file_is_sent<H: Harness<Driver = Auto>>(options: Options) {
     b.expect_all_ended();
 }
 
+/// A range that a thread has to read waits until there is room for its job. The loop once read it
+/// by itself.
+pub fn a_range_waits_for_room_among_the_jobs<H: Harness<Driver = Auto>>(options: Options) {
+    let Some(fuse) = Fuse::mount(options) else { return };
+    let mut b = H::bench_with(Watcher::builder().max_jobs(1));
+    let all = pattern(100_000, 1);
+    std::fs::write(fuse.at("a"), &all).unwrap();
+    let file = b.open_file(fuse.at("a"), READ);
+    let (here, there) = b.pair();
+    let (gone, other) = b.pair();
+    let (job, gate) = hold(&mut b);
+    let send = b.submit(Op::send_file(here, file, 1000, 90_000));
+    let given_up = b.submit(Op::send_file(gone, file, 0, 90_000));
+    let behind = b.submit(Op::write(gone, "behind"));
+    b.look();
+    assert!(b.is_open(send) && b.is_open(behind), "no thread may read");
+    assert!(b.watcher.cancel(given_up));
+    expect_unmoved(b.end(given_up), ErrorKind::Cancelled);
+    assert_eq!(b.read_exact(other, 6), b"behind");
+    expect_written(b.end(behind));
+    assert_eq!(fuse.seen(Request::Read), 0);
+    drop(gate);
+    expect_held(b.end(job));
+    expect_same(&b.read_exact(there, 90_000), &all[1000..][..90_000]);
+    assert_eq!(expect_sent(b.end(send)), 90_000);
+    b.expect_all_ended();
+}
+
 /// Operations on names.
 pub fn slow_names<H: Harness<Driver = Auto>>(options: Options) {
     let Some(fuse) = Fuse::mount(options) else { return };
@@ -269,7 +297,7 @@ macro_rules! stamp {
             use crate::common::fuse::Options;
             stamp! { of $harness:
                 every_operation_on_a_slow_file the_first_operation_on_an_attached_file
-                a_slow_file_is_sent slow_names }
+                a_slow_file_is_sent a_range_waits_for_room_among_the_jobs slow_names }
         })*
     };
     (of $harness:ident: $($body:ident)*) => {
