@@ -277,9 +277,9 @@ fn a_copy_has_the_holes_of_the_original() {
     let (from, to) = (dir.at("scratch"), dir.at("to"));
     let blocks = |path: &Path| std::fs::metadata(path).unwrap().blocks();
     let sparse = scratch(&dir);
-    // Holes at the start, between two thousand parts, and at the end.
+    // Holes at the start, between fifty parts, and at the end.
     let part = pattern(4096);
-    for i in 0..2000u64 {
+    for i in 0..50u64 {
         sparse.write_all_at(&part, (1 << 28) + i * (64 << 10)).unwrap();
     }
     sparse.set_len(1 << 30).unwrap();
@@ -298,7 +298,7 @@ fn a_copy_has_the_holes_of_the_original() {
         copied.read_exact_at(&mut bytes, offset).unwrap();
         bytes
     };
-    for i in [0, 1, 999, 1999u64] {
+    for i in [0, 1, 30, 49u64] {
         let mut wanted = part.clone();
         wanted.resize(8192, 0);
         assert_eq!(at((1 << 28) + i * (64 << 10), 8192), wanted, "part {i}");
