@@ -262,6 +262,24 @@ fn the_search_sees_what_it_should() {
     assert!(!is_allowed(Path::new("file/task.rs"), cfg, "mod tests;"));
 }
 
+/// Each call that is counted is in the table of calls that do not wait, with its reason.
+#[test]
+fn every_call_of_the_loop_has_its_reason() {
+    let calls = include_str!("../src/kernel/os_calls/mod.rs");
+    let (_, list) = calls.split_once("\ncalls!(").expect("the list");
+    let (list, _) = list.split_once(");").expect("its end");
+    let table = include_str!("../src/kernel/mod.rs");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("//! | `")).collect();
+    let mut seen = 0;
+    for name in list.split(',').map(str::trim) {
+        let code = format!("`{name}`");
+        let has = |row: &&&str| row.split('|').nth(1).is_some_and(|cell| cell.contains(&code));
+        assert!(rows.iter().any(|row| has(&row)), "{name} has no row in src/kernel/mod.rs");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
+
 /// Only `sys` names the selectors: code above it uses the trait.
 #[test]
 fn the_proactor_names_no_selector() {

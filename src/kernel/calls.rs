@@ -16,7 +16,8 @@ use crate::words::address::Address;
 use crate::words::error::Refusal;
 use crate::words::source::{Handle, SourceKind};
 
-/// The calls of a kernel on descriptors. None of them blocks.
+/// The calls of a kernel on descriptors. None of them blocks: the [table](super) says why, for each
+/// call of the system.
 ///
 /// An attempt returns the number of bytes that it moved, or `-errno`. After `-EAGAIN` the selector
 /// reports when another attempt is worth it.

@@ -6,6 +6,38 @@
 //! It returns the number of bytes that it moved, or `-errno`. After `-EAGAIN` the selector reports
 //! when another attempt is worth it.
 //!
+//! # Why no call of the loop's thread waits
+//!
+//! All other sources stand still while the loop's thread is in a call. So a call that may wait for
+//! a disk, a file system, a terminal or a peer is a thread's, and this is the list of those that
+//! are not. `tests/fuse.rs` holds each request of a slow file system while the loop has to serve
+//! another source.
+//!
+//! | calls | why they do not wait |
+//! |---|---|
+//! | `wait`: epoll_pwait2, kevent, ppoll, io_uring_enter | this is the wait; it ends at the next deadline, at an event, or when another thread wakes it |
+//! | `register`: epoll_ctl, kevent; timerfd_settime, eventfd, `fcntl` | change memory of the kernel; none asks the driver of the device or the file system |
+//! | `recv`, `recvmsg`, `recvmmsg`, `send`, `sendmsg`, `sendmmsg` | have `MSG_DONTWAIT`; where there is no such flag, the description has `O_NONBLOCK` |
+//! | `read`, `write` of pipes, terminals, devices | the description has `O_NONBLOCK`. One that is shared with other code and blocks: `RWF_NOWAIT`, else poll(2) first, and then a part that a pipe promises to take (pipe(7)) |
+//! | `accept` | the listener has `O_NONBLOCK` |
+//! | `connect` | the socket has `O_NONBLOCK`. A Unix path is looked up at once: in directories of a slow file system the call waits for it |
+//! | `shutdown` | starts the end of a connection, and waits for no peer |
+//! | `poll` | its timeout is 0 |
+//! | `close` of sockets, pipes, signals | frees memory of the kernel. What may wait is a thread's: a file (its blocks are freed, its server is told) and a socket that lingers |
+//! | `getsockopt`, setsockopt, getsockname, getpeername | memory of the socket |
+//! | statx of an attached file | `AT_STATX_DONT_SYNC`: what the kernel knows already. `Op::open` asks on its thread |
+//! | `preadv2` of a file | `RWF_NOWAIT`: bytes of the page cache, or `EAGAIN`. A file system that cannot do this answers `EOPNOTSUPP`, without a try; threads do all reads and writes of its files |
+//! | `sendfile` | is called for bytes that the page cache had a moment ago, of file systems with `RWF_NOWAIT`. If they were dropped since, or were between two pages that were looked at, it waits for the disk |
+//! | io_uring_enter, for files | the kernel tries reads and direct writes with `IOCB_NOWAIT`, and its own threads do the rest, and syncs. Files of file systems that do not know this flag are not given to it |
+//! | io_submit, io_getevents | reads have `RWF_NOWAIT`; a thread of the kernel does syncs; there are no writes. io_getevents has a timeout of 0 |
+//! | io_uring_setup, io_uring_register, io_setup, mmap, clone | allocate memory, at the first use of a mechanism |
+//! | io_destroy | only after the requests in the kernel have ended, or after the second that a drop may wait (C7) |
+//! | `sigaction`, pidfd_open, `waitid` | `WNOHANG`; memory of the kernel |
+//! | socket, bind, listen, for `Watcher::listen` | memory of the kernel. A Unix path is made at once: in a directory of a slow file system the call waits for it |
+//!
+//! Threads make the calls of all other operations: open, stat, the work on names, allocate,
+//! truncate, sync_file_range, copies, look-ups of hosts, and what the mechanisms above hand back.
+//!
 //! Programs have no use for this module. Authors of kernels implement [`Kernel`] and build a
 //! watcher with [`Proactor::with_kernel`](crate::proactor::Proactor::with_kernel) and
 //! [`Watcher::with_driver`](crate::Watcher::with_driver).
