@@ -258,7 +258,7 @@ fn a_watcher_goes_while_a_file_system_is_frozen() {
         drop(b);
         let took = start.elapsed();
         println!("dropped within {took:?}");
-        assert!(took < Duration::from_millis(2500), "it took {took:?}");
+        assert!(took < LONGEST, "it took {took:?}");
         let leaked = windlass::driver::leaked_buffers() - before;
         // A thread keeps its buffer until it is done. So does the kernel, but no answer arrives any
         // more.

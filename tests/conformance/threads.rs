@@ -360,9 +360,12 @@ pub fn busy_polling_delays_no_deadline<H: Harness>() {
     let spin = std::time::Duration::from_millis(300);
     let mut b = H::bench_with(Watcher::builder().busy_poll(spin));
     let start = b.watcher.now();
-    b.pass(std::time::Duration::from_millis(350));
+    let span = std::time::Duration::from_millis(350);
+    b.pass(span);
     let took = b.watcher.now() - start;
-    assert!(took < std::time::Duration::from_millis(550), "{took:?}");
+    assert!(took >= span, "{took:?}");
+    // Only virtual time is exact: a loaded machine may let the loop run late.
+    assert!(H::NAME != "sim" || took < std::time::Duration::from_millis(550), "{took:?}");
 }
 
 /// Binding the thread takes nothing from the tables.
