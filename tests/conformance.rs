@@ -49,6 +49,8 @@ mod conformance {
     #[cfg(unix)]
     pub mod kinds;
     pub mod leases;
+    #[cfg(unix)]
+    pub mod lingering;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub mod linux;
     pub mod memory;
@@ -74,6 +76,8 @@ mod conformance {
     pub mod shares;
     pub mod sockets;
     pub mod streams;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub mod terminals;
     pub mod threads;
     pub mod timers;
     #[cfg(windows)]
@@ -585,6 +589,14 @@ macro_rules! system {
                 room_in_the_table_wakes_the_foreign_loop
                 a_dropped_connection_wakes_the_foreign_loop
             }
+            lingering {
+                an_abort_does_not_linger
+                an_abort_does_not_linger_as_the_listener_does
+                a_watcher_that_goes_does_not_linger
+                an_abort_keeps_a_linger_time_of_zero
+                a_close_operation_lingers_beside_the_loop
+                a_shared_socket_keeps_its_linger_time
+            }
             pipes {
                 a_megabyte_through_a_pipe
                 flags_come_back_with_detach
@@ -802,6 +814,15 @@ macro_rules! everything {
                 of_connects
                 of_addresses
                 of_datagrams
+            }
+            terminals {
+                a_terminal_that_nobody_reads_stops_no_other
+                a_shared_terminal_is_read_without_waiting
+                two_loops_share_a_terminal
+                the_master_of_a_shared_terminal_is_refused
+                a_full_shared_eventfd_stops_no_other
+                a_shared_pipe_takes_what_it_has_room_for
+                shared_blocking_sockets_stop_no_other
             }
             linux {
                 an_eventfd_becomes_readable

@@ -42,6 +42,15 @@ pub fn join<T>(thread: JoinHandle<T>, what: &str) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Runs `body` on a thread of its own. What hangs in a call there, which has no bound of its own,
+/// fails here.
+#[track_caller]
+pub fn aside(what: &str, body: impl FnOnce() + Send + 'static) {
+    let name = std::thread::current().name().unwrap_or("a thread without a name").to_owned();
+    let thread = std::thread::Builder::new().name(name).spawn(body);
+    join(thread.expect("one more thread"), what);
+}
+
 /// The next value from a channel.
 #[track_caller]
 pub fn receive<T>(from: &Receiver<T>, what: &str) -> T {

@@ -31,7 +31,7 @@ pub mod skip;
 pub mod system;
 
 #[allow(unused_imports)] // not every binary waits by itself
-pub use bound::{BOUND, WHOLE, Watch, join, receive, until, wait_for};
+pub use bound::{BOUND, WHOLE, Watch, aside, join, receive, until, wait_for};
 #[allow(unused_imports)] // not every binary works on files
 pub use files::{EpollAio, EpollPool, EpollUring, PollPool, UringFiles, UringPool};
 #[allow(unused_imports)] // not every binary leaves something out
