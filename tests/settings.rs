@@ -12,7 +12,7 @@ use common::*;
 use windlass::fs::OpenOptions;
 use windlass::net::ListenOptions;
 use windlass::sim::Sim;
-use windlass::{AlignedBuf, Completions, Done, Op, Watcher};
+use windlass::{AlignedBuf, Builder, Completions, Done, DriverKind, Op, Watcher};
 
 /// Each deadline counts in the class of its lateness: less than a microsecond, less than ten, and
 /// so on.
@@ -168,4 +168,113 @@ fn a_batch_of_file_requests_takes_one_call() {
             assert_eq!(calls, wanted, "{name} with {most:?}");
         }
     }
+}
+
+/// The numbers that a table of settings is tried with.
+const NUMBERS: [u64; 4] = [0, 1, 1 << 32, u64::MAX];
+
+/// A setting counts a number outside its range as the nearest in it.
+#[test]
+fn a_setting_outside_its_range_is_the_nearest_in_it() {
+    type Set = fn(Builder, u64) -> Builder;
+    let all: [(&str, Set); 15] = [
+        ("max_sources", |b, n| b.max_sources(n.try_into().unwrap_or(u32::MAX))),
+        ("max_operations", |b, n| b.max_operations(n.try_into().unwrap_or(u32::MAX))),
+        ("remote_queue", |b, n| b.remote_queue(n as usize)),
+        ("id_reserve", |b, n| b.id_reserve(n as usize)),
+        ("swap_limit", |b, n| b.swap_limit(n as usize)),
+        ("buffer_size", |b, n| b.buffer_size(n.try_into().unwrap_or(u32::MAX))),
+        ("write_limit", |b, n| b.write_limit(n as usize)),
+        ("source_budget", |b, n| b.source_budget(n as usize)),
+        ("turn_budget", |b, n| b.turn_budget(n as usize)),
+        ("max_jobs", |b, n| b.max_jobs(n as usize)),
+        ("file_batch", |b, n| b.file_batch(n.try_into().unwrap_or(u32::MAX))),
+        ("registered_files", |b, n| b.registered_files(n.try_into().unwrap_or(u32::MAX))),
+        // More would lock so much memory.
+        ("registered_bytes", |b, n| b.registered_bytes(n.min(1025) as usize)),
+        ("events_per_wait", |b, n| b.events_per_wait(n as usize)),
+        ("busy_poll", |b, n| b.busy_poll(Duration::from_secs(n))),
+    ];
+    for (name, set) in all {
+        for number in NUMBERS {
+            println!("{name}({number})");
+            let builder = || set(Watcher::builder(), number);
+            check(Epoll::bench_with(builder()));
+            check(Uring::bench_with(builder()));
+        }
+    }
+    /// A job is run, which every setting has room for.
+    fn check(mut b: Bench<windlass::driver::Auto>) {
+        match b.try_submit(Op::run(|| 5)) {
+            Ok(job) => assert_eq!(files::expect_returned::<i32>(b.end(job)), 5),
+            Err((reason, _)) => panic!("{reason}"),
+        }
+        b.expect_all_ended();
+    }
+}
+
+/// What a setting cannot be is an error that names the number that was asked for.
+#[test]
+fn a_setting_that_cannot_be_is_named() {
+    let refused = |builder: Builder, number: u64| {
+        for kind in [DriverKind::Auto, DriverKind::Epoll, DriverKind::Uring, DriverKind::Poll] {
+            let error = builder.clone().driver(kind).build().expect_err("it cannot be");
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+            let text = error.to_string();
+            assert!(
+                text.split([' ', ':', ',', '"']).any(|word| word == number.to_string()),
+                "{text}"
+            );
+        }
+    };
+    for number in [0, 1025, u32::MAX as u64, 1 << 32, u64::MAX] {
+        refused(Watcher::builder().threads(number as usize), number);
+        let text = Watcher::builder().threads(number as usize).build().unwrap_err().to_string();
+        assert!(text.contains("Builder::threads") && text.contains("1 to 1024"), "{text}");
+        assert!(!text.contains("WINDLASS"), "{text}");
+    }
+    for number in [5000, u32::MAX as u64, 1 << 32, u64::MAX] {
+        refused(Watcher::builder().affinity(number as usize), number);
+        let error = Epoll::bench().watcher.set_affinity(number as usize).unwrap_err();
+        assert!(error.to_string().contains(&number.to_string()), "{error}");
+    }
+    for depth in [0, u32::MAX] {
+        let error = windlass::fs::AioFiles::new(depth).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(&depth.to_string()), "{error}");
+    }
+}
+
+/// The same of the environment.
+#[test]
+fn a_number_of_the_environment_that_cannot_be_is_named() {
+    child::in_child("a_number_of_the_environment_that_cannot_be_is_named", || {
+        for text in ["0", "1025", "4294967296", "18446744073709551616", "-1", "four", ""] {
+            // SAFETY: this process has one thread that looks at its environment.
+            unsafe { std::env::set_var("WINDLASS_THREADS", text) };
+            let error = Watcher::builder().build().expect_err("it cannot be");
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+            let told = error.to_string();
+            assert!(told.contains(&format!("WINDLASS_THREADS: {text:?}")), "{told}");
+            assert!(Watcher::builder().threads(1).build().is_ok());
+        }
+    });
+}
+
+/// A bound of more than four gigabytes is told as it is.
+#[test]
+fn a_large_bound_of_swap_buffers_is_told_as_it_is() {
+    let limit = 5 << 30;
+    let builder = Watcher::builder().buffer_size(1 << 30).swap_limit(limit);
+    let mut watcher = builder.driver(DriverKind::Epoll).build().unwrap();
+    let mut leases = Vec::new();
+    let reason = loop {
+        assert!(leases.len() < 20, "there is no bound");
+        // The memory is not touched.
+        match watcher.lease(|space| space.len()) {
+            Ok(lease) => leases.push(lease),
+            Err(reason) => break reason,
+        }
+    };
+    assert!(reason.to_string().contains(&limit.to_string()), "{reason}");
 }

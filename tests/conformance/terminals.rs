@@ -16,7 +16,7 @@ fn terminal() -> (File, File) {
     // SAFETY: all zeros are a struct of integers.
     let mut modes: libc::termios = unsafe { std::mem::zeroed() };
     // SAFETY: a struct that lives across the call.
-    unsafe { libc::cfmakeraw(&mut modes) };
+    unsafe { libc::cfmakeraw(&raw mut modes) };
     let (name, size) = (std::ptr::null_mut(), std::ptr::null());
     // SAFETY: two numbers and the modes, which live across the call.
     let answer = unsafe { libc::openpty(&mut master, &mut slave, name, &modes, size) };
@@ -173,7 +173,8 @@ pub fn a_full_shared_eventfd_stops_no_other<H: Harness + 'static>() {
         let write = b.submit(Op::write(source, 5u64.to_ne_bytes().to_vec()));
         expect_errno(b.end(write), &[libc::EOPNOTSUPP]);
         b.expect_alive(a, z);
-        let (read, buf) = (b.submit(Op::read_into(source, vec![0; 8])), (u64::MAX - 3).to_ne_bytes());
+        let (read, buf) =
+            (b.submit(Op::read_into(source, vec![0; 8])), (u64::MAX - 3).to_ne_bytes());
         assert_eq!(&*expect_read(b.end(read)), &buf);
         let read = b.submit(Op::read_into(source, vec![0; 8]));
         b.look();
