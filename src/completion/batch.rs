@@ -176,6 +176,11 @@ impl Batch {
         self.note_room();
     }
 
+    /// Drops all completions. They hold values of the program, whose `Drop` may panic.
+    pub(crate) fn discard_all(&mut self) {
+        self.done.drain(..).for_each(discard);
+    }
+
     /// Moves all completions behind those in `out`, or swaps the vectors if `out` is empty.
     #[inline]
     pub(crate) fn deliver(&mut self, out: &mut Completions) -> usize {
@@ -186,9 +191,8 @@ impl Batch {
 }
 
 impl Drop for Batch {
-    /// Completions hold values of the program, whose `Drop` may panic.
     fn drop(&mut self) {
-        self.done.drain(..).for_each(discard);
+        self.discard_all();
     }
 }
 

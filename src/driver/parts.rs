@@ -16,7 +16,7 @@ use crate::sys::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::words::address::Address;
 use crate::words::clock::{self, Deadline};
 use crate::words::error::{Error, ErrorKind};
-use crate::words::source::{Handle, Source, SourceKind};
+use crate::words::source::Source;
 use crate::workers::Panic;
 
 /// An [`Op`], opened: everything that a driver needs of it.
@@ -228,10 +228,8 @@ pub(crate) fn ended(Outcome { result, buf, bytes }: Outcome) -> Result<Done, Err
         Ok(Value::Unit) => Done::Finished,
         Ok(Value::Closed) => Done::Closed,
         Ok(Value::Copied) => Done::Copied(bytes),
-        Ok(Value::File(fd, kind)) => Done::Opened(opened(fd, kind)),
-        Ok(Value::Temp(path, fd)) => {
-            Done::Temporary(Box::new((path, opened(fd, SourceKind::File))))
-        }
+        Ok(Value::File(file)) => Done::Opened(file),
+        Ok(Value::Temp(path, file)) => Done::Temporary(Box::new((path, file))),
         Ok(Value::Metadata(stat)) => Done::Metadata(stat),
         Ok(Value::StatFs(stat)) => Done::StatFs(stat),
         Ok(Value::Path(path)) => Done::Path(path),
@@ -241,14 +239,6 @@ pub(crate) fn ended(Outcome { result, buf, bytes }: Outcome) -> Result<Done, Err
         Ok(Value::HostName(name)) => Done::HostName(Box::new(name)),
         Ok(Value::Job(value)) => Done::Returned(value),
     })
-}
-
-/// A file that was opened. What is no file is prepared for the loop when it is attached.
-fn opened(fd: OwnedFd, kind: SourceKind) -> Handle {
-    match kind {
-        SourceKind::File => Handle::with_kind(fd, kind, None).worn(),
-        _ => Handle::from(fd),
-    }
 }
 
 /// The error of an operation whose work has panicked.

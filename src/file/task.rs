@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::directory::{self, DirReader};
-use super::work::{Outcome, Value, done, of, outcome, plain, uninterrupted};
+use super::work::{Outcome, Value, done, handle, of, outcome, plain, uninterrupted};
 use super::{Access, CopyOptions, FileRef, HostName, OpenOptions, copy};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::fs::file;
@@ -246,7 +246,7 @@ impl Task {
                         // The loop then need not ask, which could take as long as this call.
                         let fd = OwnedFd::from(file);
                         let kind = descriptor::kind_of(fd.as_raw_fd());
-                        Value::File(fd, kind.unwrap_or(SourceKind::Unknown))
+                        Value::File(handle(fd, kind.unwrap_or(SourceKind::Unknown)))
                     })
                 }
                 Err(errno) => plain(Err(errno)),
@@ -295,7 +295,7 @@ impl Task {
             }
             Task::CreateTempFile { template } => {
                 let made = path::make_temp(template.as_os_str());
-                of(made, |(name, fd)| Value::Temp(name.into(), fd))
+                of(made, |(name, fd)| Value::Temp(name.into(), handle(fd, SourceKind::File)))
             }
             Task::ReadDir { path } => {
                 of(directory::whole(path), |all| all.map_or(Value::TooMany, Value::Entries))

@@ -82,9 +82,8 @@ pub(crate) enum Value {
     Closed,
     /// The file is copied.
     Copied,
-    /// A file that was opened, and its kind.
-    File(OwnedFd, SourceKind),
-    Temp(PathBuf, OwnedFd),
+    File(Handle),
+    Temp(PathBuf, Handle),
     Metadata(Box<Metadata>),
     StatFs(Box<StatFs>),
     Path(PathBuf),
@@ -151,6 +150,14 @@ pub(super) fn uninterrupted(mut call: impl FnMut() -> Result<(), i32>) -> Result
             Err(libc::EINTR) => {}
             result => return result,
         }
+    }
+}
+
+/// A file that was opened. What is no file is prepared for the loop when it is attached.
+pub(super) fn handle(fd: OwnedFd, kind: SourceKind) -> Handle {
+    match kind {
+        SourceKind::File => Handle::with_kind(fd, kind, None).worn(),
+        _ => Handle::from(fd),
     }
 }
 

@@ -78,6 +78,13 @@ pub unsafe trait Calls {
     ) -> Result<(SourceKind, bool), Refusal>;
 
     /// Undoes the change of [`prepare`](Calls::prepare).
+    /// Whether the close of a descriptor may wait: then a thread does it, on the handle that
+    /// [`release`](super::Kernel::release) returns. If the descriptor is `own`, no other code
+    /// relies on its options, and the call may change them so that the close does not wait.
+    fn may_wait_to_close(&mut self, fd: RawFd, kind: SourceKind, own: bool) -> bool {
+        false
+    }
+
     fn restore(&mut self, fd: RawFd);
 
     /// Receives bytes.

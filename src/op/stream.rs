@@ -440,14 +440,16 @@ impl Op {
     ///
     /// Completes with [`Done::Closed`]. Before that, reads and polls that are still pending end
     /// with [`ErrorKind::Aborted`]. After this call, `submit` refuses operations for the source
-    /// with [`Refusal::Stale`]. If no operation of the source is in flight, and the source is no
-    /// file, `submit` closes it at once.
+    /// with [`Refusal::Stale`]. If no operation of the source is in flight, and its close(2) does
+    /// not wait, `submit` closes it at once.
     ///
     /// [`Watcher::abort`] closes at once. An abort after an `Op::close` drops the unsent writes.
     ///
-    /// A worker thread closes a file, when all work on it has ended: close(2) may block, for
-    /// example to free the disk blocks of a removed file. (At the limit [`Builder::max_jobs`] the
-    /// loop closes it.)
+    /// A worker thread closes what close(2) may wait for: a file, when all work on it has ended
+    /// (the disk blocks of a removed file are freed, a file system in user space answers); a
+    /// terminal or another device; a socket with `SO_LINGER`, until the peer has acknowledged all
+    /// bytes or the linger time is over. At the limit [`Builder::max_jobs`] the close waits for a
+    /// place. (If the system has no thread at all, the loop closes.)
     ///
     /// ```
     /// use windlass::{Completions, Op, Refusal, Watcher};
@@ -485,8 +487,8 @@ impl Op {
     /// # Cancellation
     ///
     /// While writes are queued, or the kernel has not ended a read yet, a cancel or deadline ends
-    /// the close, and the source stays open. After that, nothing stops the close. A worker thread
-    /// that has begun to close a file goes on, and the completion is [late](Completion::is_late).
+    /// the close, and the source stays open. After that, nothing stops the close. One that waits
+    /// for a worker thread goes on, and the completion is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

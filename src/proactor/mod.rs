@@ -55,8 +55,8 @@ use crate::memory::discard::discard;
 use crate::op;
 use crate::remote::{Remote, Submitter};
 use crate::sys::fd::BorrowedFd;
-use crate::sys::fork;
 use crate::sys::socket_option::SocketOption;
+use crate::sys::{closing, fork};
 use crate::words::address::Address;
 use crate::words::clock::{self, Deadline};
 use crate::words::error::{Limit, Refusal, Refused};
@@ -500,19 +500,17 @@ impl<K: Kernel> Drop for Proactor<K> {
         let at_work =
             self.kernel_ops.busy as usize + self.files.at_work() + self.files.fetched_files.len();
         let begun = K::COMPLETES || at_work > 0;
-        let last = Last { is_ours: self.check_fork().is_ok(), begun, proactor: self };
+        // One second for all steps together.
+        let until = Instant::now() + Duration::from_nanos(crate::memory::leaked::PATIENCE_NS);
+        let last = Last { is_ours: self.check_fork().is_ok(), begun, until, proactor: self };
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
-            // One second for all steps together.
-            let until_ns =
-                proactor.kernel.now_ns().saturating_add(crate::memory::leaked::PATIENCE_NS);
             proactor.close_all();
             if proactor.kernel_ops.busy > 0 {
                 // Takes the answers of operations that have ended since.
                 proactor.reap();
             }
-            let left_ns = until_ns.saturating_sub(proactor.kernel.now_ns());
-            proactor.stop_workers(Duration::from_nanos(left_ns));
+            proactor.stop_workers(until.saturating_duration_since(Instant::now()));
         }
     }
 }
@@ -522,6 +520,7 @@ struct Last<'a, K: Kernel> {
     proactor: &'a mut Proactor<K>,
     begun: bool,
     is_ours: bool,
+    until: Instant,
 }
 
 impl<K: Kernel> Drop for Last<'_, K> {
@@ -537,6 +536,9 @@ impl<K: Kernel> Drop for Last<'_, K> {
         for slot in proactor.ops.table.occupied().collect::<Vec<_>>() {
             discard(proactor.ops[slot].buf.take());
         }
+        proactor.outbox.batch.discard_all();
+        // What then remains is left to the threads.
+        closing::settle(self.until.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -42,6 +42,17 @@ pub(crate) fn check_pollable(fd: RawFd) -> io::Result<bool> {
     }
 }
 
+/// Whether `fd` is a pipe or a FIFO.
+pub(crate) fn is_pipe(fd: RawFd) -> bool {
+    stat::known_kind(fd).is_ok_and(|kind| kind == libc::S_IFIFO)
+}
+
+/// Whether close(2) of what is no socket waits for nothing: a pipe, or an object that is no file
+/// (eventfd, timerfd, pidfd …).
+pub(crate) fn closes_at_once(fd: RawFd) -> bool {
+    stat::known_kind(fd).is_ok_and(|kind| matches!(kind, libc::S_IFIFO | 0))
+}
+
 /// Whether reads and writes of the open file description fail rather than block.
 pub(crate) fn is_nonblocking(fd: RawFd) -> io::Result<bool> {
     // SAFETY: no memory is passed.

@@ -41,6 +41,7 @@ mod aio_abi;
 mod call;
 #[cfg_attr(windows, path = "windows/child.rs")]
 pub(crate) mod child;
+pub(crate) mod closing;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "no_datagrams.rs")]
 pub(crate) mod datagrams;
 #[cfg_attr(windows, path = "windows/descriptor.rs")]

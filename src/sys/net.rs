@@ -538,6 +538,21 @@ const LINGER: i32 = libc::SO_LINGER_SEC;
 #[cfg(not(target_vendor = "apple"))]
 const LINGER: i32 = libc::SO_LINGER;
 
+/// How many seconds close(2) may wait for the peer: 0 if it does not wait.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`: the errno.
+pub(crate) fn linger(fd: RawFd) -> Result<i32, i32> {
+    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let into = (&raw mut value).cast();
+    // SAFETY: room for so many bytes.
+    match syscall!(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, LINGER, into, &mut len) }) {
+        0 => Ok(if value.l_onoff == 0 { 0 } else { value.l_linger }),
+        error => Err(-error as i32),
+    }
+}
+
 /// For so many seconds.
 pub(super) fn set_linger(fd: RawFd, seconds: Option<i32>) -> io::Result<()> {
     let (l_onoff, l_linger) = (i32::from(seconds.is_some()), seconds.unwrap_or(0));

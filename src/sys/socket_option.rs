@@ -20,8 +20,9 @@ pub enum SocketOption {
     Keepalive(Option<Keepalive>),
     /// `SO_LINGER`, in whole seconds, rounded up; at most 65,535 on Windows. With zero, the close
     /// resets the connection and drops the bytes that the peer has not acknowledged. With more,
-    /// close(2) can block the loop's thread for up to this time. `None` is the system's default:
-    /// the close returns at once, and the system goes on sending.
+    /// [`Op::close`](crate::Op::close) completes when the peer has acknowledged all bytes, or when
+    /// the time is over; no other close waits. `None` is the system's default: the close returns
+    /// at once, and the system goes on sending.
     Linger(Option<Duration>),
     /// `SO_RCVBUF`, in bytes: how much the system holds until the program reads it. The connections
     /// of a listener have the listener's size from their first packet on. Linux doubles the value,

@@ -311,6 +311,9 @@ impl<D: Driver> Watcher<D> {
     /// # let (a, b) = std::os::unix::net::UnixStream::pair()?;
     /// # let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
     /// watcher.submit(Op::write(a, "hello"))?;
+    /// The call waits for nothing. A thread closes a file or a device, soon after. A socket lingers
+    /// no more (`SO_LINGER`), unless its linger time is 0: then its peer gets a reset.
+    ///
     /// watcher.abort(a);
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?; // the write is out
@@ -327,7 +330,8 @@ impl<D: Driver> Watcher<D> {
     }
 
     /// Ends everything: every operation in flight completes with
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and every descriptor is closed. The next
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and every descriptor is closed, as by
+    /// [`abort`](Watcher::abort). The next
     /// waits deliver these completions. After that, every wait fails with [`Refusal::Closed`]. A
     /// second call does nothing.
     pub fn close(&mut self) {

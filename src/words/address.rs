@@ -8,7 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::sys::addr::RawAddress;
-use crate::sys::fd::OwnedFd;
+use crate::sys::closing;
+use crate::sys::fd::{IntoRawFd, OwnedFd};
+use crate::sys::types::SourceKind;
 
 /// The address of a socket: internet or Unix.
 ///
@@ -32,6 +34,21 @@ const _: () = assert!(size_of::<Option<Address>>() == 8);
 pub(crate) struct Body {
     raw: RawAddress,
     descriptors: Vec<OwnedFd>,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.close_descriptors();
+    }
+}
+
+impl Body {
+    fn close_descriptors(&mut self) {
+        for fd in self.descriptors.drain(..) {
+            // One of a file may wait for its file system.
+            closing::close(fd.into_raw_fd(), SourceKind::Unknown);
+        }
+    }
 }
 
 impl Clone for Body {
@@ -118,6 +135,11 @@ impl Address {
 
     pub(crate) fn descriptors(&self) -> &[OwnedFd] {
         &self.0.descriptors
+    }
+
+    /// Closes the descriptors that it carries; none of them waits here.
+    pub(crate) fn close_descriptors(&mut self) {
+        self.0.close_descriptors();
     }
 
     pub(crate) fn take_descriptors(&mut self) -> Vec<OwnedFd> {

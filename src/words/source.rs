@@ -14,9 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::sys::descriptor;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 pub use crate::sys::types::SourceKind;
+use crate::sys::{closing, descriptor};
 
 /// The index of no place: beyond every table, and without the bits that completions put into
 /// tickets.
@@ -155,7 +155,8 @@ struct Virtual {
 ///
 /// Everything that converts into an [`OwnedFd`] converts into a `Handle`: std's sockets and pipes,
 /// `socket2`'s, `nix`'s. An accepted handle knows its kind and its peer. Attach it to the watcher
-/// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it.
+/// that accepted it, to another one, or turn it into an `OwnedFd`. Dropping it closes it: on a
+/// thread, if close(2) may wait for a file system, a device, or the peer of a socket that lingers.
 ///
 /// An accepted or connected socket is non-blocking (`O_NONBLOCK`), also one that the program gave
 /// to [`Op::connect_with`](crate::Op::connect_with), and closed on exec. Call
@@ -258,6 +259,13 @@ impl Handle {
         raw
     }
 
+    /// Closes the descriptor on a thread.
+    pub(crate) fn close_later(self) {
+        if !self.is_virtual() {
+            closing::close_later(self.into_raw().0);
+        }
+    }
+
     /// Closes the descriptor and returns the errno of close(2). The descriptor is closed even then.
     pub(crate) fn close(self) -> Result<(), i32> {
         if self.is_virtual() {
@@ -299,8 +307,7 @@ impl Drop for Handle {
         }
         match &self.origin {
             Origin::Virtual(outside) => outside.owner.close(self.fd),
-            // SAFETY: the handle owns this open descriptor and is going away.
-            _ => drop(unsafe { OwnedFd::from_raw_fd(self.fd) }),
+            _ => closing::close(self.fd, self.kind),
         }
     }
 }

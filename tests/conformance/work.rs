@@ -119,7 +119,8 @@ pub fn an_aborted_file_closes_when_its_work_has_ended<H: Harness>() {
     assert_eq!(b.watcher.counters().sources, 0);
     assert!(is_held(&path), "closed under a thread");
     expect_late(&mut b, held, &path, true);
-    assert!(!is_held(&path), "still open after the work");
+    // A thread closes it.
+    until("the file closes after the work", || !is_held(&path));
     b.expect_all_ended();
 }
 
@@ -156,7 +157,7 @@ pub fn a_close_waits_for_the_work_before_it<H: Harness>() {
                 expect_closed(b.run(Op::close(file)));
             }
         }
-        assert!(!is_held(&path));
+        until("the file closes", || !is_held(&path));
         assert!(!b.watcher.abort(file));
         std::fs::remove_file(&path).unwrap();
         b.expect_all_ended();
@@ -207,7 +208,8 @@ pub fn a_watcher_that_closes_tells_of_all_work<H: Harness>() {
     assert!(c.is_late());
     expect_held(c);
     expect_late(&mut b, held, &path, true);
-    assert!(!is_held(&path) && !directory.at("made").exists());
+    until("the file closes", || !is_held(&path));
+    assert!(!directory.at("made").exists());
     let error = b.watcher.wait(&mut done).unwrap_err();
     assert_eq!(Refusal::of(&error), Some(Refusal::Closed));
     let counters = b.watcher.counters();
@@ -272,7 +274,9 @@ pub fn a_watcher_that_goes_leaves_nothing_of_its_work<H: Harness>() {
                 in_time += 1;
                 let count = std::sync::Arc::strong_count(&marker);
                 assert_eq!(count, 1, "round {round}: a buffer is left");
-                assert_eq!(system::descriptors(), before, "round {round}: descriptors are left");
+                // What the bench had taken, and drops now, closes on a thread.
+                let what = format!("round {round}: its descriptors close");
+                until(&what, || system::descriptors() == before);
             }
             // A thread that was joined may still be listed for a moment, and one of the kernel's
             // that served the ring come and go.

@@ -82,7 +82,7 @@ fn fails(task: impl Into<WorkItem>, errno: i32) {
 #[track_caller]
 fn open(path: &Path, options: OpenOptions) -> OwnedFd {
     match run(Task::Open { path: path.to_owned(), options }) {
-        Ok(Value::File(fd, _)) => fd,
+        Ok(Value::File(file)) => file.into_fd().unwrap(),
         other => panic!("{}: {other:?}", path.display()),
     }
 }

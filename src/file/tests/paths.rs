@@ -190,7 +190,7 @@ fn temporary_names_are_new() {
     let Ok(Value::Temp(name, fd)) = run(Task::CreateTempFile { template: template() }) else {
         panic!("no file");
     };
-    let file = File::from(fd);
+    let file = File::from(fd.into_fd().unwrap());
     assert_eq!(stat(FileRef::Path(name.clone())).inode, file.metadata().unwrap().ino());
     assert_eq!(stat(FileRef::Path(name.clone())).mode & 0o170_777, 0o100_600);
     assert_eq!(name.parent(), Some(&*dir.0));

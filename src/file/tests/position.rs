@@ -245,7 +245,7 @@ fn direct_in(dir: &Dir) {
     let path = dir.at("direct");
     let options = both().create_new(true).direct(true);
     let file = match run(Task::Open { path: path.clone(), options }) {
-        Ok(Value::File(fd, _)) => fd,
+        Ok(Value::File(file)) => file.into_fd().unwrap(),
         Err(libc::EINVAL) => return skip(Needs::Direct, "no direct I/O on this file system"),
         other => panic!("{other:?}"),
     };

@@ -20,7 +20,7 @@ use crate::sys::addr::RawAddress;
 use crate::sys::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::socket_option::{Listen, SocketOption};
-use crate::sys::{datagrams, descriptor, fs, net, os_errno, os_error};
+use crate::sys::{closing, datagrams, descriptor, fs, net, os_errno, os_error};
 use crate::words::address::Address;
 use crate::words::error::Refusal;
 use crate::words::explain::Explain;
@@ -272,6 +272,11 @@ unsafe impl Calls for OsCalls {
         self.counts.fcntl += 1;
         let _ = descriptor::set_nonblocking(fd, false);
     }
+    fn may_wait_to_close(&mut self, fd: RawFd, kind: SourceKind, own: bool) -> bool {
+        self.counts.getsockopt += u64::from(kind.is_socket());
+        closing::may_wait(fd, kind, own)
+    }
+
 
     #[inline(always)]
     fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
@@ -420,7 +425,9 @@ unsafe impl Calls for OsCalls {
             self.counts.accept += 1;
             let dropped = net::accept(fd, &mut RawAddress::default());
             if dropped >= 0 {
-                self.close(dropped as RawFd);
+                self.counts.close += 1;
+                // It may linger as its listener does.
+                closing::close(dropped as RawFd, SourceKind::Unknown);
             }
         }
         self.spare = descriptor::spare();

@@ -10,7 +10,7 @@ use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{ABORTING, CLOSING, READ_BUSY, WRITABLE, WRITES};
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
-use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::source::{Source, Ticket};
 
 impl<K: Kernel> Proactor<K> {
     /// Accepts a close. It ends at once if the source has nothing left to do.
@@ -75,9 +75,6 @@ impl<K: Kernel> Proactor<K> {
                 _ => self.fail(slot, ErrorKind::Os(-answer as i32)),
             };
         }
-        if K::FILES && state.kind() == SourceKind::File {
-            return self.close_file(index, slot);
-        }
         // The completion stands behind those of the reads that it ends. The kernel may have one of
         // them for longer.
         if K::COMPLETES && state.has(READ_BUSY) {
@@ -88,6 +85,9 @@ impl<K: Kernel> Proactor<K> {
                 state.flags &= !WRITABLE;
                 return;
             }
+        }
+        if self.closes_late(index) {
+            return self.close_late(index, slot);
         }
         let state = &self.sources[index];
         let (source, token) = (state.name(index), self.ops[slot].token);
@@ -115,6 +115,6 @@ pub(super) fn explain(stats: &Stats, explain: &mut Explain, has_files: bool) {
     let queue = "in its place behind the writes";
     explain.row("shutdown", "shutdown", queue, stats.count(OpCode::Shutdown));
     let behind = "in its place behind the writes; at once where there are no operations";
-    let close = if has_files { "close; of a file by a thread" } else { "close" };
+    let close = if has_files { "close; by a thread if it may wait" } else { "close" };
     explain.row("close", close, behind, stats.count(OpCode::Close));
 }

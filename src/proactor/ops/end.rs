@@ -21,7 +21,6 @@ use crate::proactor::parts::state::{
     WRITES,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
-use crate::sys::fd::RawFd;
 use crate::words::error::{Error, ErrorKind};
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::{Entry, NIL};
@@ -322,6 +321,17 @@ impl<K: Kernel> Proactor<K> {
         self.fail_reads(index, kind);
         // Operations that wait for a drain end before the writes: once the writes have ended no
         // bytes are queued, but nothing was drained.
+        self.fail_polls(index, kind);
+        if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
+            return self.stop_queue(self.sources[index].writes.head, kind);
+        }
+        while self.sources[index].writes.head != NIL {
+            self.fail(self.sources[index].writes.head, kind);
+        }
+    }
+
+    /// Ends the operations of a source that have no order.
+    pub(in crate::proactor) fn fail_polls(&mut self, index: u32, kind: ErrorKind) {
         let mut slots = Slots(self.sources[index].polls);
         // Work on a file that has begun stays.
         while let Some(slot) = slots.next(&self.ops) {
@@ -331,12 +341,6 @@ impl<K: Kernel> Proactor<K> {
             if !stays {
                 self.fail(slot, kind);
             }
-        }
-        if K::COMPLETES && self.sources[index].has(WRITE_BUSY) {
-            return self.stop_queue(self.sources[index].writes.head, kind);
-        }
-        while self.sources[index].writes.head != NIL {
-            self.fail(self.sources[index].writes.head, kind);
         }
     }
 
@@ -386,13 +390,23 @@ impl<K: Kernel> Proactor<K> {
             || state.kind() == SourceKind::File && self.is_at_work(index)
     }
 
-    /// Whether a source can be closed at once: it has no operations, here or in the kernel, and is
-    /// no file. (Closing a file may take long.)
+    /// Whether a source can be closed at once: it has no operations, here or in the kernel, and its
+    /// close does not wait.
     #[inline]
-    pub(in crate::proactor) fn is_done_with(&self, index: u32) -> bool {
+    pub(in crate::proactor) fn is_done_with(&mut self, index: u32) -> bool {
         const LEFT: u32 = INLINE_READ | READS | WRITES | POLLS | READ_BUSY | WRITE_BUSY;
         let state = &self.sources[index];
-        !state.has(LEFT) && state.polls == NIL && state.kind() != SourceKind::File
+        !state.has(LEFT) && state.polls == NIL && !self.closes_late(index)
+    }
+
+    /// Whether a thread has to close a source for its `Op::close`, because close(2) may wait: for
+    /// the disk or the file system of a file, or for the peer of a socket that lingers.
+    pub(in crate::proactor) fn closes_late(&mut self, index: u32) -> bool {
+        let state = &self.sources[index];
+        let (fd, kind) = (state.fd, state.kind());
+        K::FILES
+            && (kind == SourceKind::File
+                || self.kernel.calls_mut().may_wait_to_close(fd, kind, false))
     }
 
     /// Closes the descriptor of a source without operations and vacates its slot.
@@ -401,23 +415,40 @@ impl<K: Kernel> Proactor<K> {
         let state = &self.sources[index];
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
+            let waits = self.may_wait(index);
             // Closing the last descriptor ends the registration. A duplicate, also one in another
-            // process, keeps it alive, and so does a kernel that holds the file.
-            let kept = K::COMPLETES || flags & DUPLICATED != 0;
+            // process, keeps it alive, and so do a kernel that holds the file and a thread that
+            // closes it later.
+            let kept = K::COMPLETES || waits || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
                 self.kernel.deregister(fd, key);
             }
-            self.close_descriptor(fd, flags);
+            self.close_descriptor(index, waits);
         }
         self.vacate_source(index);
     }
 
-    fn close_descriptor(&mut self, fd: RawFd, flags: u32) {
+    /// Whether close(2) of a descriptor may wait. A socket that lingers does so no more, unless
+    /// other code or another process has it, too: an abort waits for no peer.
+    fn may_wait(&mut self, index: u32) -> bool {
+        let own = !self.sources.shared.contains(&index) && !self.sources.is_inherited(index);
+        let state = &self.sources[index];
+        self.kernel.calls_mut().may_wait_to_close(state.fd, state.kind(), own)
+    }
+
+    fn close_descriptor(&mut self, index: u32, waits: bool) {
+        let state = &mut self.sources[index];
+        let (kind, flags) = (state.kind(), state.flags);
+        let fd = std::mem::replace(&mut state.fd, -1);
         if flags & (CHANGED | DUPLICATED) == CHANGED | DUPLICATED {
             self.kernel.calls_mut().restore(fd);
         }
-        self.kernel.close(fd);
+        if waits {
+            self.kernel.release(fd, kind).close_later();
+        } else {
+            self.kernel.close(fd);
+        }
     }
 
     pub(in crate::proactor) fn vacate_source(&mut self, index: u32) {
@@ -483,10 +514,9 @@ impl<K: Kernel> Proactor<K> {
                 // file.
                 continue;
             }
-            let (fd, flags) = (self.sources[index].fd, self.sources[index].flags);
-            if fd >= 0 {
-                self.close_descriptor(fd, flags);
-                self.sources[index].fd = -1;
+            if self.sources[index].fd >= 0 {
+                let waits = self.may_wait(index);
+                self.close_descriptor(index, waits);
             }
         }
     }

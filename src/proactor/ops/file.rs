@@ -432,7 +432,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The code that the completion of an operation has. (A task of a thread closes a file: see
-    /// `close_file`.)
+    /// `close_late`.)
     pub(in crate::proactor) fn told_code(&self, slot: u32) -> OpCode {
         let op = &self.ops[slot];
         let is_task = op.code.family() == Family::Task;
@@ -479,14 +479,15 @@ impl<K: Kernel> Proactor<K> {
     /// Takes back an operation that workers have not begun, or asks the kernel to stop it. True if
     /// it was taken back and its slot has its buffer again.
     pub(in crate::proactor) fn withdraw(&mut self, slot: u32) -> bool {
+        if self.told_code(slot) == OpCode::Close {
+            // The task owns the descriptor.
+            return false;
+        }
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
             files.parked.remove(at);
         } else if let Some(job) = files.jobs.remove(&slot) {
-            // A task that closes a file owns the descriptor, and cannot be taken back.
-            let source = self.ops[slot].source;
-            let closes = source != NIL && self.sources[source].fd < 0;
-            let Some(task) = (if closes { None } else { self.take_back(&job) }) else {
+            let Some(task) = self.take_back(&job) else {
                 self.files.jobs.insert(slot, job);
                 return false;
             };

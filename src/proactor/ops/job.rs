@@ -19,9 +19,9 @@ use crate::op::{HIGH, LOW, Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::ops::{Submitted, send_file};
 use crate::proactor::parts::files::AssignedJob;
-use crate::proactor::parts::state::{ABORTING, CLOSING, WRITABLE};
+use crate::proactor::parts::state::{ABORTING, CLOSING, REGISTERED, WRITABLE};
 use crate::words::error::{Error, ErrorKind, Limit, Refusal};
-use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::source::{Handle, Source, SourceKind, Ticket};
 use crate::words::table::NIL;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
 
@@ -98,12 +98,16 @@ impl<K: Kernel> Proactor<K> {
         Ok((index, self.place(OpCode::Task, index, token)?))
     }
 
-    /// Has a thread close a file once no other work on it is left: close(2) may have much to free
-    /// on the disk. From now on the program cannot use the source. The slot of the source is
-    /// vacated when the thread has answered.
+    /// Has a thread close a source, because close(2) may wait: a file once no other work on it is
+    /// left, a socket once its other operations have ended. From now on the program cannot use the
+    /// source. The slot of the source is vacated when the thread has answered.
     #[cold]
-    pub(in crate::proactor) fn close_file(&mut self, index: u32, slot: u32) {
+    pub(in crate::proactor) fn close_late(&mut self, index: u32, slot: u32) {
         self.end_timers(index);
+        if self.sources[index].kind() != SourceKind::File {
+            self.fail_reads(index, ErrorKind::Aborted);
+            self.fail_polls(index, ErrorKind::Aborted);
+        }
         let busy = self.is_at_work(index);
         let state = &mut self.sources[index];
         if busy {
@@ -113,14 +117,35 @@ impl<K: Kernel> Proactor<K> {
         }
         state.remove_write(&mut self.ops.table, slot);
         state.push_poll(&mut self.ops.table, slot);
+        let (kind, registered, key) =
+            (state.kind(), state.has(REGISTERED), state.name(index).key());
         let fd = std::mem::replace(&mut state.fd, -1);
         self.hide(index, ABORTING | CLOSING);
-        self.ops[slot].code = OpCode::Task;
-        let handle = self.kernel.release(fd, SourceKind::File);
-        let work = WorkItem::Close(handle);
-        if let Err((work, _)) = self.submit_work(slot, Lane::Normal, JobClass::Quick, work) {
-            // The system has no thread for it, so the loop closes the file.
-            self.job_done(slot, work.run(), false);
+        if registered {
+            self.kernel.deregister(fd, key);
+        }
+        let op = &mut self.ops[slot];
+        (op.code, op.in_flight) = (OpCode::Task, InFlight::Started);
+        let handle = self.kernel.release(fd, kind);
+        if let Err(handle) = self.give_close(slot, handle) {
+            self.files.closes.push_back((slot, handle));
+        }
+    }
+
+    /// Gives the workers a descriptor to close. It comes back if they already have as many jobs as
+    /// they may have.
+    fn give_close(&mut self, slot: u32, handle: Handle) -> Result<(), Handle> {
+        // A socket may linger for as long as its program has said.
+        let is_file = handle.kind() == SourceKind::File;
+        let class = if is_file { JobClass::Quick } else { JobClass::Slow };
+        match self.submit_work(slot, Lane::Normal, class, WorkItem::Close(handle)) {
+            Err((WorkItem::Close(handle), Refusal::Full { .. })) => Err(handle),
+            Err((work, _)) => {
+                // The system has no thread for it, so the loop closes it.
+                self.job_done(slot, work.run(), false);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
@@ -227,8 +252,14 @@ impl<K: Kernel> Proactor<K> {
         Some((slot, op?.in_flight.ending().is_some()))
     }
 
-    /// Gives the workers the parked operations for which there is room among the jobs.
+    /// Gives the workers the closes and the parked operations for which there is room among the
+    /// jobs.
     fn unpark_files(&mut self) {
+        while let Some((slot, handle)) = self.files.closes.pop_front() {
+            if let Err(handle) = self.give_close(slot, handle) {
+                return self.files.closes.push_front((slot, handle));
+            }
+        }
         while let Some(slot) = self.files.parked.pop_front() {
             if !self.give_back_to_workers(slot) {
                 return self.files.parked.push_front(slot);
@@ -247,7 +278,7 @@ impl<K: Kernel> Proactor<K> {
                 work
             }
         };
-        if !self.files.parked.is_empty() {
+        if !self.files.parked.is_empty() || !self.files.closes.is_empty() {
             // A parked operation may become a job now.
             self.inbox.remote.wake();
         }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::file::ListVectors;
 use crate::file::work::WorkItem;
 use crate::proactor::ops::send_file::Fetch;
+use crate::words::source::Handle;
 use crate::workers::{JobHandle, Workers};
 
 /// A job that was given to a thread or to the kernel.
@@ -24,6 +25,8 @@ pub(in crate::proactor) struct Files {
     /// The slots of operations that the kernel handed back while the workers had the most jobs that
     /// they may have.
     pub(in crate::proactor) parked: VecDeque<u32>,
+    /// The slots of close operations that find no place among the jobs, and their descriptors.
+    pub(in crate::proactor) closes: VecDeque<(u32, Handle)>,
     /// The vectors of the lists that the kernel has, by slot.
     pub(in crate::proactor) lists: HashMap<u32, ListVectors>,
     /// Empty vectors, kept for their memory.
@@ -76,7 +79,7 @@ impl Files {
     /// The number of operations that threads have, that wait for a thread, or that the kernel has
     /// instead of threads.
     pub(in crate::proactor) fn at_work(&self) -> usize {
-        self.jobs.len() + self.parked.len()
+        self.jobs.len() + self.parked.len() + self.closes.len()
     }
 
     pub(in crate::proactor) fn threads(&self) -> usize {

@@ -32,7 +32,7 @@ impl Memory {
         if let Some(mut address) = address
             && self.addresses.len() < KEPT
         {
-            address.take_descriptors();
+            address.close_descriptors();
             self.addresses.push(address);
         }
     }

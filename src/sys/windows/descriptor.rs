@@ -51,6 +51,22 @@ pub(crate) fn check_pollable(fd: RawFd) -> io::Result<()> {
     if is_file(fd) { Err(os_error(libc::EPERM)) } else { Ok(()) }
 }
 
+/// Whether `fd` is a pipe. No source is one here.
+pub(crate) const fn is_pipe(_: RawFd) -> bool {
+    false
+}
+
+/// Whether the close of what is no socket waits for nothing: a file may.
+pub(crate) const fn closes_at_once(_: RawFd) -> bool {
+    false
+}
+
+/// Windows has no other description of a socket.
+#[allow(clippy::unnecessary_wraps)] // other systems fail
+pub(crate) const fn reopen(_: RawFd) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Whether calls fail rather than block: Windows does not say.
 #[allow(clippy::unnecessary_wraps)] // other systems say
 pub(crate) fn is_nonblocking(_: RawFd) -> io::Result<bool> {

@@ -360,6 +360,17 @@ pub(crate) fn peer_error(fd: RawFd) -> i32 {
     peer(fd).err().map_or(0, |error| os_errno(&error).unwrap_or(libc::ENOTCONN))
 }
 
+/// How many seconds the close may wait for the peer: 0 if it does not wait.
+///
+/// # Errors
+/// The errno, `ENOTSOCK` for a file.
+pub(crate) fn linger(fd: RawFd) -> Result<i32, i32> {
+    match option(fd, api::SOL_SOCKET, api::SO_LINGER) {
+        Ok(value) => Ok(if value & 0xffff == 0 { 0 } else { value >> 16 & 0xffff }),
+        Err(error) => Err(os_errno(&error).unwrap_or(libc::ENOTSOCK)),
+    }
+}
+
 /// For so many seconds. The option has two numbers of 16 bits: whether, and for how long.
 pub(in crate::sys) fn set_linger(fd: RawFd, seconds: Option<i32>) -> io::Result<()> {
     let span_s = seconds.unwrap_or(0).min(i32::from(u16::MAX));

@@ -1,0 +1,269 @@
+//! Closes descriptors without waiting: on threads of the process, where close(2) may wait.
+//!
+//! # Why
+//!
+//! A loop must not wait, and close(2) waits for the answer to FUSE's and NFS's FLUSH, for the
+//! disk space of a removed file (seconds for a file of 60,000 extents), for a terminal that has
+//! output left, and for the peer of a socket with `SO_LINGER`. io_uring's `IORING_OP_CLOSE` is no
+//! way out: the last reference to a file is dropped when the call of the loop's own thread returns.
+//!
+//! The threads belong to the process and not to a driver, because a descriptor may outlive its
+//! driver. A few of them end a burst of closes; a file system that never answers takes one thread
+//! for each of its files, up to `MOST_THREADS`. A thread that finds nothing more to do ends.
+
+#![allow(unsafe_code)]
+//! # Safety
+//!
+//! The list of a process is never freed, so that references to it hold for ever.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::sys::fd::RawFd;
+use crate::sys::types::SourceKind;
+use crate::sys::{affinity, descriptor, fork, net};
+
+/// The most threads that close at a time. They sleep while they wait.
+const MOST_THREADS: usize = 32;
+
+/// How long a thread waits for the next descriptor before it ends.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// Whether close(2) of a descriptor may wait. If the descriptor is `own`, and no other code relies
+/// on its options, a socket lingers no more: then its close waits for nobody, and the system goes
+/// on sending. (A linger time of zero stays, and close(2) resets the connection.)
+pub(crate) fn may_wait(fd: RawFd, kind: SourceKind, own: bool) -> bool {
+    match kind {
+        SourceKind::File => true,
+        SourceKind::Stream | SourceKind::OtherStream | SourceKind::Unknown => {
+            match net::linger(fd) {
+                Ok(0) => false,
+                Ok(_) => !(own && net::set_linger(fd, None).is_ok()),
+                // It is no socket.
+                Err(libc::ENOTSOCK) => !descriptor::closes_at_once(fd),
+                Err(_) => false,
+            }
+        }
+        SourceKind::Pollable | SourceKind::SharedPollable => !descriptor::closes_at_once(fd),
+        _ => false,
+    }
+}
+
+thread_local! {
+    /// Has a clone for each descriptor that this thread has handed over and that is not closed yet;
+    /// and the process, by the number of forks.
+    static HANDED_OVER: RefCell<(u32, Arc<()>)> = RefCell::default();
+}
+
+/// The value that counts what this thread has handed over. A thread that ends has none any more.
+/// What its parent has handed over is not a forked child's.
+fn handed_over() -> Option<Arc<()>> {
+    let of_process = |counted: &RefCell<(u32, Arc<()>)>| {
+        let (process, count) = &mut *counted.borrow_mut();
+        if *process != fork::generation() {
+            (*process, *count) = (fork::generation(), Arc::default());
+        }
+        Arc::clone(count)
+    };
+    HANDED_OVER.try_with(of_process).ok()
+}
+
+/// Closes a descriptor that the caller owns: here, or on a thread if that may wait.
+pub(crate) fn close(fd: RawFd, kind: SourceKind) {
+    if may_wait(fd, kind, false) {
+        close_later(fd);
+    } else {
+        // An error of close(2) means nothing on what is no file.
+        let _ = descriptor::close(fd);
+    }
+}
+
+/// Closes a descriptor that the caller owns, on a thread.
+pub(crate) fn close_later(fd: RawFd) {
+    closer().hand_over(fd, handed_over());
+}
+
+/// Waits until the descriptors are closed that this thread has handed over, for `patience` at most.
+pub(crate) fn settle(patience: Duration) {
+    let Some(open) = handed_over() else { return };
+    // The thread itself has one, and this call.
+    let is_settled = || Arc::strong_count(&open) <= 2;
+    if is_settled() {
+        return;
+    }
+    let (closer, until) = (closer(), Instant::now() + patience);
+    let mut list = closer.lock();
+    while !is_settled() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let woken = closer.closed.wait_timeout(list, left);
+        list = woken.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Descriptors that wait for a thread.
+#[derive(Default)]
+struct List {
+    waiting: VecDeque<(RawFd, Option<Arc<()>>)>,
+    threads: usize,
+    /// How many of the threads have nothing to do.
+    idle: usize,
+}
+
+/// The threads of one process, and what they have to do.
+struct Closer {
+    list: Mutex<List>,
+    more: Condvar,
+    closed: Condvar,
+    /// The process, by the number of forks.
+    process: u32,
+}
+
+/// The closer of this process. A forked child has another than its parent: it has none of the
+/// threads, and one of them may have held the lock.
+fn closer() -> &'static Closer {
+    static CURRENT: AtomicPtr<Closer> = AtomicPtr::new(ptr::null_mut());
+    fork::watch();
+    let process = fork::generation();
+    let mut current = CURRENT.load(Ordering::Acquire);
+    loop {
+        // SAFETY: null, or a closer that is never freed.
+        if let Some(closer) = unsafe { current.as_ref() }
+            && closer.process == process
+        {
+            return closer;
+        }
+        let (list, more, closed) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let new = Box::into_raw(Box::new(Closer { list, more, closed, process }));
+        match CURRENT.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => current = new,
+            Err(other) => {
+                // SAFETY: it was made right here, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                current = other;
+            }
+        }
+    }
+}
+
+impl Closer {
+    /// No foreign code runs under the lock, so it is never poisoned.
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hand_over(&'static self, fd: RawFd, owner: Option<Arc<()>>) {
+        let mut list = self.lock();
+        list.waiting.push_back((fd, owner));
+        if list.waiting.len() <= list.idle {
+            drop(list);
+            return self.more.notify_one();
+        }
+        if list.threads == MOST_THREADS {
+            return;
+        }
+        list.threads += 1;
+        drop(list);
+        // The thread of a loop may be bound to one processor.
+        let unbind = affinity::unbind_of();
+        let named = thread::Builder::new().name("windlass-close".into());
+        let spawned = named.spawn(move || {
+            unbind();
+            self.work();
+        });
+        if spawned.is_err() {
+            self.do_without();
+        }
+    }
+
+    /// The system has no thread. If there is no other, this one closes what waits: descriptors that
+    /// stay open would be the worse fault.
+    #[cold]
+    fn do_without(&self) {
+        let mut list = self.lock();
+        list.threads -= 1;
+        while list.threads == 0
+            && let Some((fd, owner)) = list.waiting.pop_front()
+        {
+            drop(list);
+            let _ = descriptor::close(fd);
+            drop(owner);
+            list = self.lock();
+        }
+    }
+
+    /// A thread closes what waits, until nothing has come for a while.
+    fn work(&self) {
+        let mut list = self.lock();
+        loop {
+            if let Some((fd, owner)) = list.waiting.pop_front() {
+                drop(list);
+                // `Op::close` tells the errors of files; here nobody asks.
+                let _ = descriptor::close(fd);
+                drop(owner);
+                list = self.lock();
+                self.closed.notify_all();
+                continue;
+            }
+            list.idle += 1;
+            let woken = self.more.wait_timeout(list, IDLE);
+            let (guard, late) = woken.unwrap_or_else(PoisonError::into_inner);
+            list = guard;
+            list.idle -= 1;
+            if late.timed_out() && list.waiting.is_empty() {
+                list.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    #[cfg_attr(miri, ignore = "Miri has no SO_LINGER")]
+    fn only_what_may_wait_is_closed_elsewhere() {
+        use crate::sys::fd::AsRawFd;
+        let unknown = |fd: &dyn AsRawFd| may_wait(fd.as_raw_fd(), SourceKind::Unknown, false);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!unknown(&listener) && !unknown(&socket));
+        for (seconds, waits) in [(Some(0), false), (Some(9), true), (None, false)] {
+            net::set_linger(socket.as_raw_fd(), seconds).unwrap();
+            assert_eq!(unknown(&socket), waits, "{seconds:?}");
+        }
+        net::set_linger(socket.as_raw_fd(), Some(9)).unwrap();
+        assert!(!may_wait(socket.as_raw_fd(), SourceKind::Stream, true));
+        assert_eq!(net::linger(socket.as_raw_fd()), Ok(0), "it lingers no more");
+        let (reader, writer) = std::io::pipe().unwrap();
+        assert!(!unknown(&reader) && !unknown(&writer));
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(unknown(&null), "a device may have output left");
+        assert!(unknown(&std::fs::File::open(std::env::current_exe().unwrap()).unwrap()));
+        assert!(!may_wait(-1, SourceKind::Unknown, false));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    #[cfg_attr(miri, ignore = "Miri reports threads that outlive the test")]
+    fn a_burst_is_closed_and_counted() {
+        use crate::sys::fd::IntoRawFd;
+        for _ in 0..200 {
+            let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+            close_later(file.into_raw_fd());
+        }
+        // It has no other bound than the system's.
+        settle(Duration::from_secs(60));
+        assert_eq!(Arc::strong_count(&handed_over().unwrap()), 2);
+    }
+}
