@@ -65,8 +65,9 @@ pub unsafe trait Calls {
     fn accepts(&self, handle: &Handle) -> bool;
 
     /// Finds out what `fd` is. If flags on the calls cannot make its reads, writes and accepts
-    /// non-blocking, this sets `O_NONBLOCK` on the open file description, unless it is `shared`.
-    /// Returns the kind, and whether the description was changed.
+    /// non-blocking, this sets `O_NONBLOCK` on the open file description. If that is `shared`, `fd`
+    /// gets a description of its own, where that is possible. Returns the kind, and whether the
+    /// description of `fd` is to be changed back.
     ///
     /// # Errors
     /// [`Refusal::Unsupported`] or the errno.

@@ -72,6 +72,77 @@ pub(crate) fn set_nonblocking(fd: RawFd, on: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives `fd`, whose open file description other code shares, a description of its own that does
+/// not block. Returns false where that is not possible.
+///
+/// The new one must be of the same object: of a pipe, or of the end of a terminal that programs
+/// have. The name of a terminal's other end, and those of many devices (`/dev/net/tun`), make a new
+/// object. A process may lack the right to open what it has inherited.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`, `ENOMEM`: the call may succeed later.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn reopen(fd: RawFd) -> io::Result<bool> {
+    let terminal = terminal_of(fd);
+    if terminal.is_none() && !is_pipe(fd) {
+        return Ok(false);
+    }
+    // SAFETY: no memory is passed.
+    let flags = cvt!(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // A pipe with O_DIRECT keeps packets.
+    let kept = flags & (libc::O_ACCMODE | libc::O_DIRECT);
+    let flags = kept | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let path = format!("/proc/self/fd/{fd}\0");
+    // SAFETY: a string that ends in NUL.
+    let new = match syscall!(unsafe { libc::open(path.as_ptr().cast(), flags) }) {
+        new @ 0.. => own(new as RawFd),
+        error => {
+            let errno = -error as i32;
+            return match errno {
+                libc::EMFILE | libc::ENFILE | libc::ENOMEM => {
+                    Err(io::Error::from_raw_os_error(errno))
+                }
+                _ => Ok(false),
+            };
+        }
+    };
+    // The other end, opened anew, is that of a new terminal. And `/dev/tty` is the terminal of the
+    // process, which may be another one by now.
+    if terminal_of(new.as_raw_fd()) != terminal {
+        return Ok(false);
+    }
+    // SAFETY: no memory is passed; the caller owns `fd`.
+    cvt!(unsafe { libc::dup3(new.as_raw_fd(), fd, libc::O_CLOEXEC) })?;
+    Ok(true)
+}
+
+/// The number of the terminal that `fd` belongs to.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn terminal_of(fd: RawFd) -> Option<u32> {
+    // asm-generic/ioctls.h: `_IOR('T', 0x32, unsigned int)`, which has another form on these.
+    const TIOCGDEV: u32 = match cfg!(any(
+        target_arch = "mips",
+        target_arch = "mips64",
+        target_arch = "powerpc",
+        target_arch = "powerpc64",
+        target_arch = "sparc64"
+    )) {
+        true => 0x4004_5432,
+        false => 0x8004_5432,
+    };
+    let mut number = 0u32;
+    // SAFETY: room for one number.
+    let answer = unsafe { libc::ioctl(fd, TIOCGDEV as _, &raw mut number) };
+    (answer == 0).then_some(number)
+}
+
+/// Other systems open no second description by a descriptor.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[allow(clippy::unnecessary_wraps)] // Linux fails
+pub(crate) const fn reopen(_: RawFd) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Lets exec close the descriptor, where the call that made it has no flag for that.
 #[cfg(any(windlass_kqueue, not(any(target_os = "linux", target_os = "android"))))]
 pub(crate) fn set_cloexec(fd: RawFd) -> io::Result<()> {
@@ -135,8 +206,8 @@ pub(crate) fn write_vectored(fd: RawFd, parts: &[IoSlice<'_>]) -> Moved {
     syscall!(unsafe { libc::writev(fd, parts.as_ptr().cast(), parts.len() as i32) })
 }
 
-/// Reads from a pipe or terminal whose description is blocking without blocking (RWF_NOWAIT);
-/// `-EOPNOTSUPP` where the kernel cannot: then poll(2) has to be asked first.
+/// Reads without blocking where the open file description blocks (RWF_NOWAIT); `-EOPNOTSUPP` where
+/// the kernel cannot.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn read_nowait(fd: RawFd, mut to: Target<'_>) -> Moved {
     let vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };

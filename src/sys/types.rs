@@ -22,7 +22,7 @@ pub enum SourceKind {
     /// A pipe, FIFO, terminal, eventfd, timerfd, pidfd …: anything that poll(2) understands.
     Pollable = 4,
     /// As `Pollable`, but other code shares the blocking file description, so its flags stay as
-    /// they are.
+    /// they are, and it cannot be opened anew.
     SharedPollable = 5,
     /// A stream socket of another protocol (SCTP one-to-one, vsock …): a short read proves nothing.
     OtherStream = 7,

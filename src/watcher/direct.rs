@@ -47,8 +47,8 @@ impl<D: Driver> Watcher<D> {
     /// - [`Refusal::EmptyBuffer`], [`Refusal::TooLong`]: `to` has no room, or more than `i32::MAX`
     ///   bytes; or a message has more than 64 parts.
     /// - [`Refusal::Unsupported`]: the source is a file, a listener, or of the process; or a
-    ///   [duplicate](Watcher::attach_dup) of a descriptor that blocks; or a driver of your own does
-    ///   not have this call.
+    ///   [duplicate](Watcher::attach_dup) of a descriptor that blocks and cannot be opened anew; or
+    ///   a driver of your own does not have this call.
     /// - [`Refusal::Stale`], [`Refusal::Closed`], [`Refusal::Forked`]: the source has ended; the
     ///   watcher is closed; this is a forked child.
     ///

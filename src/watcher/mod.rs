@@ -200,11 +200,21 @@ impl<D: Driver> Watcher<D> {
 
     /// Attaches a duplicate (with CLOEXEC) of a descriptor that the caller keeps.
     ///
-    /// The duplicate shares the open file description, so the watcher never changes its flags. If
-    /// the pipe blocks, the watcher reads it with `RWF_NOWAIT` (Linux), or after poll(2). If a
-    /// listener blocks, the watcher polls and closes it, but refuses accepts. On macOS, which lacks
-    /// `MSG_DONTWAIT` for sends, the watcher refuses every operation on a blocking socket. On
-    /// Windows it refuses every socket, because Windows does not tell whether a socket blocks.
+    /// The duplicate shares the open file description, so the watcher never changes its flags. What
+    /// it then does with a description that blocks depends on its kind:
+    ///
+    /// - A socket: each call says that it must not wait. If a listener blocks, the watcher polls
+    ///   and closes it, but refuses accepts. macOS lacks `MSG_DONTWAIT` for sends, so the watcher
+    ///   refuses every operation on a blocking socket there. On Windows it refuses every socket,
+    ///   because Windows does not tell whether a socket blocks.
+    /// - A pipe or a terminal on Linux: the watcher opens the same pipe or terminal anew, by
+    ///   `/proc/self/fd`, for a description of its own that does not block.
+    /// - What cannot be opened anew (a terminal's master, another device, an eventfd, a terminal
+    ///   of another user): it is polled, and read and written with `RWF_NOWAIT` (Linux). Where the
+    ///   system has no such call for it, the operation ends with `EOPNOTSUPP`. Make the
+    ///   description non-blocking, and the watcher uses it like any other.
+    /// - A pipe that cannot be opened anew, on macOS or on Linux before 6.4: reads and writes
+    ///   follow poll(2). They wait if another process takes the bytes, or the room, in between.
     ///
     /// # Errors
     ///

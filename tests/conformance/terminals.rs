@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use windlass::driver::Driver;
-use windlass::{Op, Ready};
+use windlass::{Op, Ready, Refusal};
 
 use crate::common::*;
 
@@ -21,8 +21,11 @@ fn terminal() -> (File, File) {
     // SAFETY: two numbers and the modes, which live across the call.
     let answer = unsafe { libc::openpty(&mut master, &mut slave, name, &modes, size) };
     assert_eq!(answer, 0, "openpty(3): {}", std::io::Error::last_os_error());
-    // SAFETY: fresh descriptors without another owner.
-    unsafe { (File::from_raw_fd(master), File::from_raw_fd(slave)) }
+    let owned = |fd| {
+        // SAFETY: a fresh descriptor without another owner.
+        unsafe { File::from_raw_fd(fd) }
+    };
+    (owned(master), owned(slave))
 }
 
 /// A terminal that nobody reads stopped the loop: poll(2) called it writable, and write(2) then
@@ -173,6 +176,11 @@ pub fn a_full_shared_eventfd_stops_no_other<H: Harness + 'static>() {
         let write = b.submit(Op::write(source, 5u64.to_ne_bytes().to_vec()));
         expect_errno(b.end(write), &[libc::EOPNOTSUPP]);
         b.expect_alive(a, z);
+        // A call of the program could wait, too. Nobody can open an eventfd anew.
+        let calls = [b.watcher.send(source, &[0; 8]), b.watcher.recv(source, &mut [0; 8])];
+        for error in calls.map(Result::unwrap_err) {
+            assert_eq!(Refusal::of(&error), Some(Refusal::Unsupported));
+        }
         let (read, buf) =
             (b.submit(Op::read_into(source, vec![0; 8])), (u64::MAX - 3).to_ne_bytes());
         assert_eq!(&*expect_read(b.end(read)), &buf);

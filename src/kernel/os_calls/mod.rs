@@ -133,11 +133,12 @@ impl OsCalls {
             SourceKind::SharedPollable => {
                 self.counts.read += 1;
                 let moved = descriptor::read_nowait(fd, to.skip(0));
-                if moved != -(libc::EOPNOTSUPP as isize) {
+                if moved != -(libc::EOPNOTSUPP as isize) || !descriptor::is_pipe(fd) {
                     return Received::plain(moved);
                 }
-                // No RWF_NOWAIT here: ask poll(2) first. Another reader of the shared description
-                // may take the bytes in between; then this read blocks.
+                // A pipe that cannot be opened anew, on a system without RWF_NOWAIT for pipes
+                // (macOS, Linux before 6.4): ask poll(2) first. Another reader may take the bytes
+                // in between; then this read waits for the next ones.
                 match self.poll(fd, Ready::READABLE) {
                     Ok(ready) if ready.is_empty() => Received::plain(-(libc::EAGAIN as isize)),
                     Ok(_) => Received::plain(descriptor::read(fd, to)),
@@ -161,7 +162,7 @@ impl OsCalls {
             return descriptor::write(fd, bytes);
         }
         let moved = descriptor::write_nowait(fd, bytes);
-        if moved != -(libc::EOPNOTSUPP as isize) {
+        if moved != -(libc::EOPNOTSUPP as isize) || !descriptor::is_pipe(fd) {
             return moved;
         }
         match self.poll(fd, Ready::WRITABLE) {
@@ -221,7 +222,10 @@ unsafe impl Calls for OsCalls {
                 descriptor::set_nonblocking(fd, true).map_err(reason)?;
                 Ok((kind, true))
             }
-            (SourceKind::Pollable, true) => Ok((SourceKind::SharedPollable, false)),
+            (SourceKind::Pollable, true) => match descriptor::reopen(fd).map_err(reason)? {
+                true => Ok((SourceKind::Pollable, true)),
+                false => Ok((SourceKind::SharedPollable, false)),
+            },
             // accept4(2) has no flag like MSG_DONTWAIT, so the driver can only wait for
             // connections, not take them.
             (SourceKind::Listener, true) => Ok((SourceKind::SharedPollable, false)),
