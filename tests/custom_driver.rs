@@ -466,7 +466,8 @@ impl Submit for PollDriver {
             None => None,
         };
         let Some((slot, generation)) = self.operations.occupy() else {
-            let reason = Refusal::Full { limit: Limit::Operations, count: self.operations.limit() };
+            let reason =
+                Refusal::Full { limit: Limit::Operations, count: self.operations.limit() as usize };
             return Err(Refused { value: Op::from_parts(parts), reason });
         };
         self.submitted += 1;
@@ -554,7 +555,7 @@ impl Complete for PollDriver {
 impl Driver for PollDriver {
     fn attach(&mut self, handle: Handle) -> Result<Source, Refused<Handle>> {
         let Some((index, generation)) = self.peers.occupy() else {
-            let count = self.peers.limit();
+            let count = self.peers.limit() as usize;
             let reason = Refusal::Full { limit: Limit::Sources, count };
             return Err(Refused { value: handle, reason });
         };

@@ -47,8 +47,8 @@ pub struct Config {
     /// Whether the time that the loop sleeps is counted.
     pub idle_time: bool,
     /// Threads for what would block: work on files, name look-ups, jobs; 1 to 1024. They are made
-    /// when there is work for them. 0 is what `WINDLASS_THREADS` says, or 4.
-    pub threads: usize,
+    /// when there is work for them. `None` is what `WINDLASS_THREADS` says, or 4.
+    pub threads: Option<usize>,
     /// Jobs for those threads that may be in flight at a time, 1 to 2^20. (Default 4096.)
     pub max_jobs: usize,
     /// The mechanism that serves files. (Default [`FileBackend::Auto`].)
@@ -82,7 +82,7 @@ impl Default for Config {
             events_per_wait: 64,
             busy_poll: Duration::ZERO,
             idle_time: false,
-            threads: 0,
+            threads: None,
             max_jobs: 4096,
             file_backend: FileBackend::Auto,
             file_batch: u32::MAX,

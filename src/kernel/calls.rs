@@ -78,7 +78,6 @@ pub unsafe trait Calls {
         shared: bool,
     ) -> Result<(SourceKind, bool), Refusal>;
 
-    /// Undoes the change of [`prepare`](Calls::prepare).
     /// Whether the close of a descriptor may wait: then a thread does it, on the handle that
     /// [`release`](super::Kernel::release) returns. If the descriptor is `own`, no other code
     /// relies on its options, and the call may change them so that the close does not wait.
@@ -86,6 +85,7 @@ pub unsafe trait Calls {
         false
     }
 
+    /// Undoes the change of [`prepare`](Calls::prepare).
     fn restore(&mut self, fd: RawFd);
 
     /// Receives bytes.

@@ -182,7 +182,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     fn full_of_sources(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Sources, count: self.config.max_sources }
+        Refusal::Full { limit: Limit::Sources, count: self.config.max_sources as usize }
     }
 
     fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Refused<Handle>> {

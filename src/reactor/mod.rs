@@ -316,7 +316,8 @@ impl<S: Select> Submit for Reactor<S> {
             return Err(Refused { value: op, reason });
         }
         let Some((index, generation)) = self.watches.occupy() else {
-            let reason = Refusal::Full { limit: Limit::Operations, count: self.watches.limit() };
+            let reason =
+                Refusal::Full { limit: Limit::Operations, count: self.watches.limit() as usize };
             return Err(Refused { value: op, reason });
         };
         let ticket = Ticket::from_parts(index, generation);

@@ -83,7 +83,7 @@ impl Submitter {
     }
 
     fn full(limit: Limit, count: Option<usize>) -> Refusal {
-        Refusal::Full { limit, count: count.unwrap_or(0) as u32 }
+        Refusal::Full { limit, count: count.unwrap_or(0) }
     }
 
     fn send(&self, request: Request) -> Result<(), (Request, Refusal)> {

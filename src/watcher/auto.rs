@@ -114,7 +114,7 @@ impl Auto {
     /// back.
     pub(crate) fn new(kind: DriverKind, mut config: Config) -> io::Result<Auto> {
         config.file_backend = file_backend(config.file_backend)?;
-        config.threads = threads(config.threads)?;
+        config.threads = Some(threads(config.threads)?);
         let files = config.file_backend;
         let (kind, reason) = match (kind, std::env::var(VARIABLE)) {
             (DriverKind::Auto, Ok(name)) => {
@@ -176,19 +176,17 @@ fn file_backend(chosen: FileBackend) -> io::Result<FileBackend> {
 }
 
 /// How many threads were asked for, here or in the environment.
-fn threads(chosen: usize) -> io::Result<usize> {
+fn threads(chosen: Option<usize>) -> io::Result<usize> {
     const VARIABLE: &str = "WINDLASS_THREADS";
-    let (count, text) = match (chosen, std::env::var(VARIABLE)) {
-        (0, Err(_)) => return Ok(DEFAULT_THREADS),
-        (0, Ok(text)) => (text.trim().parse().unwrap_or(0), text),
-        (usize::MAX, _) => (0, "0".into()),
-        (count, _) => (count, count.to_string()),
+    let (count, asked) = match (chosen, std::env::var(VARIABLE)) {
+        (None, Err(_)) => return Ok(DEFAULT_THREADS),
+        (None, Ok(text)) => (text.trim().parse().ok(), format!("{VARIABLE}: {text:?}")),
+        (Some(count), _) => (Some(count), format!("Builder::threads: {count}")),
     };
-    if (1..=MOST_THREADS).contains(&count) {
-        return Ok(count);
-    }
-    let text = format!("{VARIABLE} or Builder::threads: {text:?} is not 1 to {MOST_THREADS}");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    count.filter(|count| (1..=MOST_THREADS).contains(count)).ok_or_else(|| {
+        let text = format!("{asked} is not a number from 1 to {MOST_THREADS}");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })
 }
 
 /// Calls a method of the driver. One comparison selects the usual driver.

@@ -187,8 +187,7 @@ impl Builder {
     /// when there is work for it. Default 4, or what the environment variable `WINDLASS_THREADS`
     /// says.
     pub fn threads(mut self, count: usize) -> Builder {
-        // 0 stands for what the environment says.
-        self.config.threads = if count == 0 { usize::MAX } else { count };
+        self.config.threads = Some(count);
         self
     }
 

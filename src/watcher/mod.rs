@@ -311,6 +311,9 @@ impl<D: Driver> Watcher<D> {
     /// first, submit [`Op::close`] instead. An abort after that would end the close, and drop the
     /// unsent writes.
     ///
+    /// The call waits for nothing. A thread closes a file or a device, soon after. A socket lingers
+    /// no more (`SO_LINGER`), unless its linger time is 0: then its peer gets a reset.
+    ///
     /// Operations that had already ended keep their completions, and a wait still delivers these.
     /// Later submissions for the source are refused with [`Refusal::Stale`]: a server with several
     /// operations in flight per source must expect that.
@@ -321,9 +324,6 @@ impl<D: Driver> Watcher<D> {
     /// # let (a, b) = std::os::unix::net::UnixStream::pair()?;
     /// # let (a, b) = (watcher.attach(a)?, watcher.attach(b)?);
     /// watcher.submit(Op::write(a, "hello"))?;
-    /// The call waits for nothing. A thread closes a file or a device, soon after. A socket lingers
-    /// no more (`SO_LINGER`), unless its linger time is 0: then its peer gets a reset.
-    ///
     /// watcher.abort(a);
     /// let mut done = Completions::new();
     /// watcher.wait(&mut done)?; // the write is out
@@ -551,8 +551,7 @@ impl<D: Driver> Watcher<D> {
     /// - [`Refusal::Unsupported`]: a driver of your own has no such memory.
     pub fn lease(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Lease, Refusal> {
         let pool = self.driver.pool()?;
-        let limit = u32::try_from(pool.limit_bytes()).unwrap_or(u32::MAX);
-        let full = Refusal::Full { limit: Limit::SwapBytes, count: limit };
+        let full = Refusal::Full { limit: Limit::SwapBytes, count: pool.limit_bytes() };
         pool.fill(fill).map(LeaseMut::freeze).ok_or(full)
     }
 
@@ -645,5 +644,5 @@ fn bind_to(cpu: usize) -> io::Result<()> {
     if affinity::bind(cpu)? {
         return Ok(());
     }
-    Err(Refusal::NoProcessor(u32::try_from(cpu).unwrap_or(u32::MAX)).into())
+    Err(Refusal::NoProcessor(cpu).into())
 }

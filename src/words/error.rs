@@ -90,7 +90,7 @@ pub enum Refusal {
         /// Which bound.
         limit: Limit,
         /// The value that the bound is set to.
-        count: u32,
+        count: usize,
     },
     /// The source or the ticket has ended, or has never existed.
     Stale,
@@ -118,7 +118,7 @@ pub enum Refusal {
     /// threads for jobs and look-ups.
     NoFiles,
     /// The processor does not exist, or the process may not use it.
-    NoProcessor(u32),
+    NoProcessor(usize),
     /// Operations are in flight on the source, so it cannot be detached, and a
     /// [`recv`](crate::Watcher::recv) or [`send`](crate::Watcher::send) would overtake them.
     Busy,

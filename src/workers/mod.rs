@@ -200,7 +200,7 @@ impl<W: Work> Workers<W> {
     }
 
     fn full(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Jobs, count: self.queue as u32 }
+        Refusal::Full { limit: Limit::Jobs, count: self.queue }
     }
 
     /// A slot with this work in it: a vacant one without another owner, or a new one.

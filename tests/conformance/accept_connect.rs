@@ -141,7 +141,7 @@ pub fn accepts_wait_while_the_source_table_is_full<H: Harness>() {
     assert!(server.watcher.counters().table_waits > 0);
     // The table is full: an attach and a connect are refused, and say so.
     let limit = Limit::Sources;
-    let full = Refusal::Full { limit, count: room };
+    let full = Refusal::Full { limit, count: room as usize };
     let refused = server.watcher.attach(clients.remove(0)).unwrap_err();
     assert_eq!(refused.reason, full);
     assert_eq!(server.refuse(Op::connect(at)).0, full);

@@ -176,7 +176,7 @@ pub fn completions_that_wait_are_bounded<H: Harness>() {
     assert!((1024..=8192).contains(&nops), "{nops} of {MANY} were accepted");
     let (reason, op) = b.refuse(Op::read_into(here, b"back".to_vec()));
     let Refusal::Full { limit: Limit::Completions, count } = reason else { panic!("{reason}") };
-    assert!(count as usize <= nops && reason.to_string().contains("Builder::max_operations"));
+    assert!(count <= nops && reason.to_string().contains("Builder::max_operations"));
     assert_eq!(&**op.buf(), b"back");
     for op in [Op::nop(), Op::read(there), Op::close(there), Op::timer(Duration::ZERO)] {
         assert_eq!(b.refuse(op).0, reason);

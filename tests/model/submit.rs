@@ -95,7 +95,7 @@ impl Sort {
 
 pub fn full(reason: Refusal, limit: Limit) -> Option<u32> {
     match reason {
-        Refusal::Full { limit: which, count } if which == limit => Some(count),
+        Refusal::Full { limit: which, count } if which == limit => u32::try_from(count).ok(),
         _ => None,
     }
 }

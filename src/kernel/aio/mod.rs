@@ -222,7 +222,7 @@ impl<S: Store> AioFiles<S> {
     /// Why no request is accepted now.
     #[cold]
     fn why_full(&self) -> Refusal {
-        let full = Refusal::Full { limit: Limit::Depth, count: self.aio.entries() };
+        let full = Refusal::Full { limit: Limit::Depth, count: self.aio.entries() as usize };
         self.store.check().err().and_then(|error| Refusal::of(&error)).unwrap_or(full)
     }
 

@@ -82,7 +82,7 @@ impl Owned {
                 _ => return Err(Refusal::TooLong),
             }
         }
-        let full = Refusal::Full { limit: Limit::Depth, count: self.table.limit() };
+        let full = Refusal::Full { limit: Limit::Depth, count: self.table.limit() as usize };
         self.table.occupy().ok_or(full)
     }
 

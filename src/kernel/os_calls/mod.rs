@@ -272,15 +272,15 @@ unsafe impl Calls for OsCalls {
         }
     }
 
-    fn restore(&mut self, fd: RawFd) {
-        self.counts.fcntl += 1;
-        let _ = descriptor::set_nonblocking(fd, false);
-    }
     fn may_wait_to_close(&mut self, fd: RawFd, kind: SourceKind, own: bool) -> bool {
         self.counts.getsockopt += u64::from(kind.is_socket());
         closing::may_wait(fd, kind, own)
     }
 
+    fn restore(&mut self, fd: RawFd) {
+        self.counts.fcntl += 1;
+        let _ = descriptor::set_nonblocking(fd, false);
+    }
 
     #[inline(always)]
     fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {

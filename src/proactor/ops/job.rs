@@ -217,7 +217,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     pub(in crate::proactor) fn most_threads(&self) -> usize {
-        if self.config.threads == 0 { DEFAULT_THREADS } else { self.config.threads }
+        self.config.threads.unwrap_or(DEFAULT_THREADS)
     }
 
     /// Takes what workers have done.
@@ -327,8 +327,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Result<AssignedJob, (WorkItem, Refusal)> {
         let most = self.config.max_jobs.max(1);
         if self.files.tasks >= most {
-            let count = u32::try_from(most).unwrap_or(u32::MAX);
-            return Err((work, Refusal::Full { limit: Limit::Jobs, count }));
+            return Err((work, Refusal::Full { limit: Limit::Jobs, count: most }));
         }
         self.kernel.start_task(key, work).map_err(|work| (work, Refusal::NoFiles))?;
         self.files.tasks += 1;

@@ -41,7 +41,7 @@ impl<K: Kernel> Proactor<K> {
         let queued = self.sources[index].queued_bytes as usize;
         let exceeds = queued > 0 && queued + len > limit as usize;
         if exceeds && self.config.write_overflow == Overflow::Refuse {
-            return Err(Refusal::Full { limit: Limit::Writes, count: limit });
+            return Err(Refusal::Full { limit: Limit::Writes, count: limit as usize });
         }
         let ticket = if anyway {
             self.ops.table.set_limit(u32::MAX);
@@ -137,7 +137,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     pub(in crate::proactor) fn full_of_completions(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Completions, count: self.outbox.batch.limit() as u32 }
+        Refusal::Full { limit: Limit::Completions, count: self.outbox.batch.limit() }
     }
 
     #[inline(always)]
@@ -178,7 +178,7 @@ impl<K: Kernel> Proactor<K> {
 
     #[cold]
     pub(in crate::proactor) fn full(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Operations, count: self.config.max_operations }
+        Refusal::Full { limit: Limit::Operations, count: self.config.max_operations as usize }
     }
 
     /// Queues a read. If it is the source's only read and worth trying, a kernel that completes

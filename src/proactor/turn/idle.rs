@@ -258,7 +258,7 @@ impl<K: Kernel> Proactor<K> {
         let class = match timeout {
             Some(timeout) => {
                 let timeout_ns = ns_of_duration(timeout).clamp(SHORTEST_NS, LONGEST_NS);
-                let full = Refusal::Full { limit: Limit::IdleTimeouts, count: CLASSES as u32 };
+                let full = Refusal::Full { limit: Limit::IdleTimeouts, count: CLASSES };
                 Some(self.time.idle.class_of(timeout_ns).ok_or(full)?)
             }
             None => None,

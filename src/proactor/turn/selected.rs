@@ -84,7 +84,7 @@ impl<K: Kernel> Proactor<K> {
         if state.kind() == SourceKind::Listener {
             return Some(self.full_of_sources());
         }
-        let count = u32::try_from(self.memory.pool.limit_bytes()).unwrap_or(u32::MAX);
+        let count = self.memory.pool.limit_bytes();
         Some(Refusal::Full { limit: Limit::SwapBytes, count })
     }
 
