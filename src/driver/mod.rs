@@ -217,7 +217,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
 
     /// Makes a source at once, and connects it to the first of `addresses` that answers. The
     /// ticket's completion has the code [`OpCode::Connect`], the source, and
-    /// [`Done::Socket`](crate::Done::Socket) or the errno of the attempt that failed
+    /// [`Done::Connected`](crate::Done::Connected) or the errno of the attempt that failed
     /// last. Until then the source has no descriptor, and a call that needs one answers `ENOTCONN`;
     /// after a failure such a call answers the errno. An abort ends the connect.
     ///
