@@ -9,6 +9,7 @@
 //!
 //! - `read_and_write`: a batch of reads comes to rest, one of writes goes out, and both complete:
 //!   over 64 connections with a lease, a vector, or a multishot read each; and over one connection.
+//!   `readiness` moves the bytes by `send`, `readable` and `recv` instead.
 //! - `write`, `read`: one half of the first, timed alone (the reads' half is one event each).
 //! - `kernel`: the calls that `read_and_write` makes to the simulated kernel, made directly: what
 //!   is to be subtracted for the proactor's share.
@@ -118,6 +119,24 @@ impl Pairs {
         self.submit_writes_and_finish();
     }
 
+    /// The same messages by readiness, into memory with room for more.
+    fn readiness(&mut self) {
+        for i in 0..BATCH {
+            self.submit(Op::readable(self.readers[i]));
+            let sent = self.watcher.send(self.writers[i], &MESSAGE).expect("room");
+            assert_eq!(sent, SIZE);
+        }
+        let (mut memory, mut left) = ([0; 2 * SIZE], BATCH);
+        while left > 0 {
+            self.watcher.wait(&mut self.done).expect("completions");
+            for c in self.done.drain(..) {
+                let got = self.watcher.recv(c.source, &mut memory).expect("bytes");
+                assert_eq!(got, SIZE);
+                left -= 1;
+            }
+        }
+    }
+
     fn submit_writes_and_finish(&mut self) {
         self.submit_writes();
         self.finish(BATCH * SIZE, BATCH);
@@ -138,6 +157,8 @@ fn read_and_write(criterion: &mut Criterion) {
     group.bench_function("multishot", |b| {
         b.iter(|| pairs.submit_writes_and_finish());
     });
+    let mut pairs = Pairs::new(BATCH);
+    group.bench_function("readiness", |b| b.iter(|| pairs.readiness()));
     let mut pairs = Pairs::new(1);
     group.bench_function("one_connection", |b| b.iter(|| pairs.vectors()));
 }

@@ -619,6 +619,7 @@ macro_rules! system {
             ready_descriptors {
                 pipes_and_unix_sockets_by_readiness
                 bytes_behind_descriptors_are_readable
+                a_call_moves_one_message
                 calls_that_may_block_are_refused
                 a_thread_that_sends_at_any_moment_is_heard
             }

@@ -407,6 +407,8 @@ fn expect_forked(b: &mut Bench<Auto>, directory: &Directory) {
     assert_eq!(watcher.local_address(any).unwrap_err(), Refusal::Forked);
     assert_eq!(watcher.peer_address(any).unwrap_err(), Refusal::Forked);
     assert_eq!(watcher.set_nodelay(any, true), Err(Refusal::Forked));
+    is_forked(watcher.recv(any, &mut [0; 9]).unwrap_err());
+    is_forked(watcher.send(any, b"x").unwrap_err());
     is_forked(watcher.set_affinity(0).unwrap_err());
     is_forked(watcher.try_wait(&mut Completions::new()).unwrap_err());
     let path = directory.path().join("refused");

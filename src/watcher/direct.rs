@@ -10,7 +10,7 @@ use crate::{Op, Refusal};
 
 impl<D: Driver> Watcher<D> {
     /// Receives the bytes that have arrived into memory of the program: at once, or not at all.
-    /// Returns their number; 0 is the end, or an empty message.
+    /// Returns their number; 0 is the end, or on a datagram socket an empty message.
     ///
     /// With [`Op::readable`] this serves programs that have their own buffers, and want no bytes
     /// before they are ready for them. Other programs are better served by [`Op::read`], which
@@ -48,7 +48,8 @@ impl<D: Driver> Watcher<D> {
     ///   bytes; or a message has more than 64 parts.
     /// - [`Refusal::Unsupported`]: the source is a file, a listener, or of the process; or a
     ///   [duplicate](Watcher::attach_dup) of a descriptor that blocks and cannot be opened anew; or
-    ///   a driver of your own does not have this call.
+    ///   a connection of records (seqpacket), where 0 would not tell the end from an empty record;
+    ///   or a driver of your own does not have this call.
     /// - [`Refusal::Stale`], [`Refusal::Closed`], [`Refusal::Forked`]: the source has ended; the
     ///   watcher is closed; this is a forked child.
     ///

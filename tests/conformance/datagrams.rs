@@ -263,7 +263,7 @@ pub fn unix_datagrams_wait_for_a_full_receiver<H: Harness>() {
 
 /// Nothing where there are none.
 #[cfg(unix)]
-fn seqpackets<D: windlass::driver::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
+pub fn seqpackets<D: windlass::driver::Driver>(b: &mut Bench<D>) -> Option<(Source, Source)> {
     use socket2::{Domain, Socket, Type};
     let (here, there) = match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
         Err(error) if cfg!(target_vendor = "apple") => {

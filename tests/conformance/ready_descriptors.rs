@@ -1,12 +1,13 @@
 //! Readiness, and calls that move bytes at once, on descriptors of the system (C11).
 
-use std::io::Write;
+use std::io::{IoSlice, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use windlass::{Op, Ready, Refusal};
 
 use crate::common::*;
+use crate::conformance::datagrams::seqpackets;
 use crate::conformance::readiness::{expect_ready, expect_would_block, fill, recv_exact, refusal};
 
 pub fn pipes_and_unix_sockets_by_readiness<H: Harness>() {
@@ -66,6 +67,38 @@ pub fn bytes_behind_descriptors_are_readable<H: Harness>() {
     assert_eq!(got, b"withbehind".repeat(3));
 }
 
+/// A call moves one message, and no two; an empty one is no end.
+pub fn a_call_moves_one_message<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = UnixDatagram::pair().unwrap();
+    let [here, there] = [here, there].map(|end| b.watcher.attach(OwnedFd::from(end)).unwrap());
+    let mut memory = [0; 100];
+    expect_would_block(b.watcher.recv(here, &mut memory));
+    let readable = b.submit(Op::readable(here));
+    assert_eq!(b.watcher.send(there, b"one").unwrap(), 3);
+    assert_eq!(b.watcher.send(there, b"").unwrap(), 0);
+    let parts = [IoSlice::new(b"th"), IoSlice::new(b"ree")];
+    assert_eq!(b.watcher.send_vectored(there, &parts).unwrap(), 5);
+    expect_ready(&b.end(readable), Ready::READABLE);
+    assert_eq!(b.watcher.recv(here, &mut memory).unwrap(), 3);
+    assert_eq!(b.watcher.recv(here, &mut memory).unwrap(), 0);
+    // A message says nothing of those behind it.
+    let readable = b.submit(Op::readable(here));
+    expect_ready(&b.end(readable), Ready::READABLE);
+    assert_eq!(b.watcher.recv(here, &mut memory[..4]).unwrap(), 4);
+    assert_eq!(&memory[..4], b"thre", "the part that does not fit is lost");
+    expect_would_block(b.watcher.recv(here, &mut memory));
+    let many = [IoSlice::new(b"x"); 65];
+    assert_eq!(refusal(b.watcher.send_vectored(there, &many)), Some(Refusal::TooLong));
+    while b.watcher.send(there, &memory).is_ok() {}
+    let writable = b.submit(Op::writable(there));
+    b.look();
+    assert!(b.is_open(writable), "the queue is full");
+    while b.watcher.recv(here, &mut memory).is_ok() {}
+    expect_ready(&b.end(writable), Ready::WRITABLE);
+    assert_eq!(b.watcher.send(there, b"more").unwrap(), 4);
+}
+
 /// What may block is refused: files, and duplicates of descriptors that block.
 pub fn calls_that_may_block_are_refused<H: Harness>() {
     let mut b = H::bench();
@@ -87,6 +120,10 @@ pub fn calls_that_may_block_are_refused<H: Harness>() {
         assert_eq!(refusal(b.watcher.send(shared, b"x")), Some(Refusal::Unsupported));
     }
     assert!(system::is_blocking(&reader));
+    // Of a connection of records, 0 bytes would not tell the end from an empty record.
+    let Some((records, _peer)) = seqpackets(&mut b) else { return };
+    assert_eq!(refusal(b.watcher.recv(records, &mut [0; 9])), Some(Refusal::Unsupported));
+    assert_eq!(b.watcher.send(records, b"record").unwrap(), 6);
 }
 
 /// A thread that sends at moments of its own, against a loop that serves by readiness: the moments

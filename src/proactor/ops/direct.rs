@@ -57,6 +57,10 @@ impl<K: Kernel> Proactor<K> {
         check_len(len)?;
         let state = &self.sources[index];
         let (fd, kind) = (state.fd, state.kind());
+        if kind == SourceKind::Seqpacket {
+            // 0 bytes are the end of a stream. Here they can also be an empty record.
+            return Err(Refusal::Unsupported.into());
+        }
         let calls = self.kernel.calls_mut();
         let (got, room) = match to {
             // Only recvmsg(2) tells that the bytes end at passed descriptors.
