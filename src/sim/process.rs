@@ -144,7 +144,8 @@ impl WatchedChild {
     }
 }
 
-/// Signals and children. All watchers of a simulation are one process.
+/// Signals and children. All watchers of a simulation are one process, but a
+/// [crash](Sim::crash) ends what its host has.
 impl Sim {
     /// Sends a signal to the simulated process: every source of
     /// [`Watcher::signals`](crate::Watcher::signals) for this signal receives it. Returns the

@@ -490,3 +490,30 @@ fn signals_and_children_end_with_their_machine() {
     assert_eq!(sim.raise(crate::sys::signals::SIGTERM), 1);
     assert_eq!((sim.exit(mine, 0), sim.exit(other, 0)), (false, true));
 }
+
+/// A connection that nobody has accepted, and one end of a pair that another machine has attached,
+/// are reset as well. A datagram to the machine finds nobody.
+#[test]
+fn what_no_watcher_of_the_machine_has_accepted_is_reset_as_well() {
+    let sim = Sim::new(1);
+    let (here, there) = (sim.at(SERVER.0), sim.at([10, 0, 0, 2]));
+    let (mut old, mut client) = (watcher(&here), watcher(&there));
+    old.listen(SERVER).unwrap();
+    let Ok(Done::Socket(socket)) = run(&mut client, Op::connect(SERVER)).result else { panic!() };
+    let queued = client.attach(socket).unwrap();
+    let (mine, theirs) = there.pair();
+    let pair = client.attach(mine).unwrap();
+    let other = old.attach(theirs).unwrap();
+    old.submit(Op::read(other)).unwrap();
+    old.try_wait(&mut Completions::new()).unwrap();
+    let inbox = old.attach(here.datagram(SERVER).unwrap()).unwrap();
+    let letters = client.attach(there.datagram(([10, 0, 0, 2], 80)).unwrap()).unwrap();
+    client.connect_datagram(letters, SERVER).unwrap();
+    assert_eq!(old.local_address(inbox).unwrap().to_string(), "10.0.0.1:80");
+    here.crash();
+    for source in [queued, pair] {
+        assert_eq!(read(&mut client, source), Err(ErrorKind::Os(libc::ECONNRESET)));
+    }
+    ok(&mut client, Op::write(letters, "anybody?"));
+    assert_eq!(read(&mut client, letters), Err(ErrorKind::Os(libc::ECONNREFUSED)));
+}
