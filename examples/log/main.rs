@@ -175,7 +175,9 @@ fn open(
     done: &mut Completions,
     path: &Path,
 ) -> io::Result<(Journal<Origin>, u64)> {
-    let mut journal = Journal::open(watcher, path, Care::default())?;
+    // Windows syncs no directories: FlushFileBuffers wants a handle that writes.
+    let care = Care { syncs_directory: cfg!(not(windows)), ..Care::default() };
+    let mut journal = Journal::open(watcher, path, care)?;
     let mut records = 0;
     loop {
         watcher.wait(done)?;
