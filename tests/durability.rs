@@ -15,7 +15,7 @@ mod journal;
 mod seeds;
 
 /// How often the log is started in a run.
-const LIVES: u32 = 12;
+const LIVES: u32 = 10;
 
 /// What the runs have met.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ fn live(
     let mut done = Completions::new();
     let (mut found, mut ready) = (Vec::new(), false);
     // A recovery alone has about eight steps.
-    let steps = if rng.u8(0..4) == 0 { rng.u32(1..9) } else { rng.u32(1..60) };
+    let steps = if rng.u8(0..4) == 0 { rng.u32(1..9) } else { rng.u32(1..40) };
     for _ in 0..steps {
         watcher.wait(&mut done).expect("something is in flight");
         for c in done.drain(..) {
@@ -110,7 +110,8 @@ fn live(
             let least = usize::from(!journal.is_busy());
             for _ in 0..rng.usize(least..4) {
                 let size = if rng.u8(0..9) == 0 { 9_000 } else { 700 };
-                let record: Vec<u8> = (0..rng.usize(9..size)).map(|_| rng.u8(..)).collect();
+                let mut record = vec![0; rng.usize(9..size)];
+                rng.fill(&mut record);
                 journal.append(expected.written.len(), &record);
                 expected.written.push(record);
             }
