@@ -119,9 +119,9 @@ impl Sim {
     ///   order. A rename is there as a whole or not at all, also between two directories, of which
     ///   one has to be synced. A file without a name is gone with its bytes.
     /// - **After a sync that failed** ([`sync_error`](Faults::sync_error)) some of what it was for
-    ///   is there. A later sync succeeds, and makes up for the length only. Programs still read all
-    ///   from the page cache. So a program that goes on after such a failure writes everything
-    ///   anew.
+    ///   is there. A later sync succeeds. It makes up for names and lengths, which a journal keeps,
+    ///   but not for bytes. Programs still read all from the page cache. So a program that goes on
+    ///   after such a failure writes everything anew, also if it has been started again.
     ///
     /// ```
     /// use windlass::fs::OpenOptions;

@@ -17,8 +17,6 @@ use crate::sim::rng::Rng;
 /// What one call does to names: each gets this file, or none.
 struct NameChange {
     sets: Vec<(PathBuf, Option<u64>)>,
-    /// A sync that should have put it on the disk has failed, and no later one does it.
-    lost: bool,
 }
 
 /// All names: those that programs see, and those that the disk has.
@@ -71,7 +69,7 @@ impl Directories {
             set(&mut self.now, path, *file);
             self.known.extend(path.parent().map(normal));
         }
-        self.unsynced.push(NameChange { sets, lost: false });
+        self.unsynced.push(NameChange { sets });
     }
 
     /// Puts the chosen changes on the disk, and the earlier ones of the same names (Z2).
@@ -98,14 +96,7 @@ impl Directories {
     /// synced.
     pub(super) fn sync(&mut self, directory: &Path) {
         let directory = normal(directory);
-        self.write(|change| !change.lost && change.is_in(&directory));
-    }
-
-    /// A sync of a directory fails: no later sync puts its changes on the disk.
-    pub(super) fn fail_to_sync(&mut self, directory: &Path) {
-        let directory = normal(directory);
-        let changes = self.unsynced.iter_mut().filter(|change| change.is_in(&directory));
-        changes.for_each(|change| change.lost = true);
+        self.write(|change| change.is_in(&directory));
     }
 
     /// Puts a name on the disk, as the test wants it.

@@ -142,8 +142,8 @@ faults! {
     /// A read or a write of a file fails (`EIO`).
     file_error: FileError,
     /// A sync of a file or a directory fails (`EIO`). Some of the sectors that were dirty are on
-    /// the disk then. The others, and the names, do not reach it by a later sync either, which
-    /// succeeds.
+    /// the disk then. The others do not reach it by a later sync either, which succeeds. A later
+    /// sync does put names and lengths on the disk.
     sync_error: SyncError,
     /// A write to a file finds no space (`ENOSPC`).
     disk_full: DiskFull,

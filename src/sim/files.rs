@@ -345,12 +345,8 @@ impl World {
     /// A sync has failed: what was dirty counts as clean, although it may not be on the disk.
     pub(super) fn fail_to_sync(&mut self, fd: RawFd) {
         if let Ok(open) = self.open_file(fd) {
-            let files = self.disks.of(open.machine);
-            let (file, rng) = files.with_rng(open.number);
+            let (file, rng) = self.disks.of(open.machine).with_rng(open.number);
             file.fail_to_sync(rng);
-            if let Some(directory) = file.directory.clone() {
-                files.names.fail_to_sync(&directory);
-            }
         }
     }
 
