@@ -1,7 +1,7 @@
 //! The log: its records on a file, group commit, and recovery after a crash.
 //!
 //! ```text
-//!   open ─▶ read to the last whole record ─▶ cut ─▶ sync ─▶ sync the directory ─▶ ready
+//!   open ─▶ read, and write again ─▶ cut ─▶ sync ─▶ sync the directory ─▶ ready
 //!   append ─▶ waiting ─commit: one write─▶ written ─one sync─▶ acknowledged
 //! ```
 //!
@@ -10,8 +10,9 @@
 //! Three promises: (1) a record is acknowledged when the sync that covers it has ended, and the
 //! name of the file is on the disk by then. (2) Before the first append, the file ends behind the
 //! last whole record, and this length is on the disk: so no old record can follow a new one. (3) A
-//! failed write or sync ends the log, because the page cache may then have bytes that the disk does
-//! not have, and the next sync would not tell. Start it again after a restart of the machine.
+//! failed write or sync ends the log. The page cache may then have bytes that the disk does not
+//! have, and the next sync would not tell. A process that is killed in a sync may leave the same.
+//! So recovery writes what it finds again, before its sync.
 //!
 //! All its time and input comes from the watcher. So `tests/durability.rs` runs this module in a
 //! simulation, and crashes it at any step.
@@ -40,11 +41,18 @@ pub(crate) struct Care {
     pub(crate) acknowledges_after_sync: bool,
     /// Recovery compares checksums. Without them a length decides what a whole record is.
     pub(crate) compares_sums: bool,
+    /// Recovery writes again what it finds, so that its sync covers it.
+    pub(crate) writes_again: bool,
 }
 
 impl Default for Care {
     fn default() -> Care {
-        Care { syncs_directory: true, acknowledges_after_sync: true, compares_sums: true }
+        Care {
+            syncs_directory: true,
+            acknowledges_after_sync: true,
+            compares_sums: true,
+            writes_again: true,
+        }
     }
 }
 
@@ -56,6 +64,10 @@ enum Stage {
     Reading {
         at: u64,
         rest: Vec<u8>,
+    },
+    /// What was read is written again. Then goes on at this place, or cuts.
+    Rewriting {
+        next: Option<(u64, Vec<u8>)>,
     },
     Cutting,
     SyncingCut,
@@ -162,6 +174,7 @@ impl<T> Journal<T> {
             (Stage::Reading { at, rest }, Done::Read(data)) => {
                 return self.recover(watcher, at, rest, &data);
             }
+            (Stage::Rewriting { next }, Done::Written { .. }) => self.go_on(watcher, next)?,
             (Stage::Cutting, Done::Finished) => {
                 watcher.submit(Op::sync_data(self.file))?;
                 Stage::SyncingCut
@@ -204,8 +217,7 @@ impl<T> Journal<T> {
         Ok(Stage::Reading { at, rest })
     }
 
-    /// Takes the records out of a part of the file. Behind the last part, cuts off what is not a
-    /// whole record.
+    /// Takes the records out of a part of the file, and writes them again.
     fn recover(
         &mut self,
         watcher: &mut Watcher,
@@ -217,15 +229,26 @@ impl<T> Journal<T> {
         let mut records = Records { bytes: &rest, compares_sums: self.care.compares_sums };
         let found: Vec<_> = records.by_ref().map(<[u8]>::to_vec).collect();
         self.end += found.iter().map(|record| (HEAD + record.len()) as u64).sum::<u64>();
-        let (is_damaged, left) = (records.is_damaged(), records.bytes.len());
-        self.stage = if data.is_empty() || is_damaged {
-            watcher.submit(Op::set_len(self.file, self.end))?;
-            Stage::Cutting
+        let (is_last, left) = (data.is_empty() || records.is_damaged(), records.bytes.len());
+        let whole: Vec<u8> = rest.drain(..rest.len() - left).collect();
+        let next = if is_last { None } else { Some((at + data.len() as u64, rest)) };
+        self.stage = if whole.is_empty() || !self.care.writes_again {
+            self.go_on(watcher, next)?
         } else {
-            rest.drain(..rest.len() - left);
-            self.read(watcher, at + data.len() as u64, rest)?
+            let from = self.end - whole.len() as u64;
+            watcher.submit(Op::write_at(self.file, whole, from))?;
+            Stage::Rewriting { next }
         };
         Ok(Step::Found(found))
+    }
+
+    /// Reads the next part. Behind the last one, cuts off what is not a whole record.
+    fn go_on(&mut self, watcher: &mut Watcher, next: Option<(u64, Vec<u8>)>) -> io::Result<Stage> {
+        if let Some((at, rest)) = next {
+            return self.read(watcher, at, rest);
+        }
+        watcher.submit(Op::set_len(self.file, self.end))?;
+        Ok(Stage::Cutting)
     }
 }
 
