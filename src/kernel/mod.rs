@@ -18,12 +18,14 @@
 //! | `wait`: epoll_pwait2, kevent, ppoll, io_uring_enter | this is the wait; it ends at the next deadline, at an event, or when another thread wakes it |
 //! | `register`: epoll_ctl, kevent; timerfd_settime, eventfd, `fcntl` | change memory of the kernel; none asks the driver of the device or the file system |
 //! | `recv`, `recvmsg`, `recvmmsg`, `send`, `sendmsg`, `sendmmsg` | have `MSG_DONTWAIT`; where there is no such flag, the description has `O_NONBLOCK` |
-//! | `read`, `write` of pipes, terminals, devices | the description has `O_NONBLOCK`. One that is shared with other code and blocks: `RWF_NOWAIT`, else poll(2) first, and then a part that a pipe promises to take (pipe(7)) |
+//! | `read`, `write` of pipes, terminals, devices | the description has `O_NONBLOCK`. If other code shares one that blocks, a pipe or a terminal is opened anew; all else has `RWF_NOWAIT`, or `EOPNOTSUPP`. (Only a pipe that cannot be opened anew, on macOS or before Linux 6.4, has poll(2) first, and then at most the part that a pipe promises to take: it waits if another process is faster) |
+//! | `open` of /proc/self/fd, dup3, for that | the same pipe or terminal is open already; `O_NONBLOCK` |
 //! | `accept` | the listener has `O_NONBLOCK` |
 //! | `connect` | the socket has `O_NONBLOCK`. A Unix path is looked up at once: in directories of a slow file system the call waits for it |
 //! | `shutdown` | starts the end of a connection, and waits for no peer |
 //! | `poll` | its timeout is 0 |
-//! | `close` of sockets, pipes, signals | frees memory of the kernel. What may wait is a thread's: a file (its blocks are freed, its server is told) and a socket that lingers |
+//! | `close` of sockets, pipes, eventfds … | frees memory of the kernel. All else is a thread's (`sys/closing.rs`): a file (its blocks are freed, its server is told), a device (output is left), a socket that lingers and is shared. `SO_LINGER` is asked before each close of a stream, and turned off for an abort. io_uring's `IORING_OP_CLOSE` is not used, because the last reference to a file would be dropped in a call of the loop's thread |
+//! | recv(2) of passed descriptors that nobody asked for | the kernel drops them: if a peer passes the last descriptor of a removed file, this frees its blocks |
 //! | `getsockopt`, setsockopt, getsockname, getpeername | memory of the socket |
 //! | statx of an attached file | `AT_STATX_DONT_SYNC`: what the kernel knows already. `Op::open` asks on its thread |
 //! | `preadv2` of a file | `RWF_NOWAIT`: bytes of the page cache, or `EAGAIN`. A file system that cannot do this answers `EOPNOTSUPP`, without a try; threads do all reads and writes of its files |
