@@ -111,7 +111,7 @@ fn aligned(byte: u8, len: usize) -> AlignedBuf {
     AlignedBuf::from_slice(&vec![byte; len], 4096)
 }
 
-/// Each operation on a file, with the request of the file system that answers late.
+/// C9. Each operation on a file, with the request of the file system that answers late.
 pub fn every_operation_on_a_slow_file<H: Harness<Driver = Auto>>(options: Options) {
     let Some(fuse) = Fuse::mount(options) else { return };
     let mut b = H::bench();

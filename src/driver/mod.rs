@@ -88,9 +88,10 @@
 //!   for memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any
 //!   more, and the completion gives the copy back. A larger lease stays where it is.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
-//!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends
-//!   the source instead.) The completion of an accepted operation always has room. One flooding
-//!   source cannot starve the others. Accepts wait while the source table is full.
+//!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
+//!   source instead.) The completion of an accepted operation always has room. One flooding source
+//!   cannot starve the others. No operation on a file keeps the loop's thread waiting for the disk
+//!   or the file system. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
 //! - **C11 readiness.** [`Op::readable`] and [`Op::writable`] take nothing and wait behind nothing.
