@@ -11,6 +11,7 @@ mod common;
 mod conformance {
     pub mod accept_connect;
     #[cfg(unix)]
+    pub mod arrived;
     pub mod attempts;
     pub mod back_pressure;
     #[cfg(unix)]
@@ -518,6 +519,13 @@ macro_rules! with_processes {
 macro_rules! system {
     ($driver:ident $harness:ident $($more:tt)*) => {
         with_processes! { prompt $driver $harness
+            arrived {
+                reads_that_have_bytes_do_not_expire
+                what_waits_for_readiness_does_not_expire
+                a_cancel_takes_no_bytes
+                sources_that_have_bytes_are_not_idle
+                an_embedding_loop_takes_everything
+            }
             bad_input {
                 files_and_directories_are_unsupported
                 settings_without_measure_are_bounded
@@ -676,6 +684,12 @@ macro_rules! system {
 macro_rules! everything {
     ($driver:ident $harness:ident) => {
         prompt! { $driver $harness
+            arrived {
+                reads_that_have_bytes_do_not_expire
+                what_waits_for_readiness_does_not_expire
+                a_cancel_takes_no_bytes
+                sources_that_have_bytes_are_not_idle
+            }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
                 datagrams_count_for_the_idle_timeout
