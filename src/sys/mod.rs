@@ -99,6 +99,8 @@ pub(crate) mod socket_option;
 #[cfg_attr(windows, path = "windows/stat.rs")]
 pub(crate) mod stat;
 pub(crate) mod step;
+#[cfg(unix)]
+mod takeover;
 pub(crate) mod target;
 pub(crate) mod types;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]

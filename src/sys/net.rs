@@ -19,7 +19,7 @@ use crate::sys::interest::Ready;
 use crate::sys::socket_option::Listen;
 use crate::sys::target::Target;
 use crate::sys::types::SourceKind;
-use crate::sys::{Moved, call, cvt, os_errno, syscall};
+use crate::sys::{Moved, call, cvt, os_errno, syscall, takeover};
 
 const RECV: i32 = libc::MSG_DONTWAIT;
 const SEND: i32 = libc::MSG_DONTWAIT | system::NOSIGNAL;
@@ -428,6 +428,11 @@ pub(crate) fn stream(family: i32) -> Result<OwnedFd, i32> {
     socket(family, libc::SOCK_STREAM)
 }
 
+/// As [`stream`], a datagram socket.
+pub(super) fn datagram(family: i32) -> Result<OwnedFd, i32> {
+    socket(family, libc::SOCK_DGRAM)
+}
+
 fn socket(family: i32, kind: i32) -> Result<OwnedFd, i32> {
     let fd = system::socket(family, kind);
     if fd < 0 {
@@ -449,15 +454,13 @@ pub(crate) fn shutdown_write(fd: RawFd) -> Moved {
     syscall!(unsafe { libc::shutdown(fd, libc::SHUT_WR) })
 }
 
-/// A bound, listening, non-blocking stream socket. A Unix path without a listener is removed first;
-/// one with a listener is `EADDRINUSE`.
+/// A bound, listening, non-blocking stream socket. A Unix path that a process has left is taken
+/// over; one that is in use is `EADDRINUSE`.
 pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
     let family = at.family();
     let socket = stream(family).map_err(io::Error::from_raw_os_error)?;
     let fd = socket.as_raw_fd();
-    if family == libc::AF_UNIX {
-        remove_stale(at)?;
-    } else {
+    if family != libc::AF_UNIX {
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         if how.reuse_port {
             set_option(fd, libc::SOL_SOCKET, REUSE_PORT, 1)?;
@@ -467,8 +470,7 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
             set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         }
     }
-    // SAFETY: an address and its length.
-    cvt!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    takeover::bind(fd, at)?;
     // SAFETY: no memory is passed.
     cvt!(unsafe { libc::listen(fd, how.backlog) })?;
     Ok(socket)
@@ -477,33 +479,13 @@ pub(crate) fn listen(at: &RawAddress, how: Listen) -> io::Result<OwnedFd> {
 /// A bound, non-blocking datagram socket. A Unix path is treated as that of a listener is.
 pub(crate) fn bind_datagram(at: &RawAddress, reuse_port: bool) -> io::Result<OwnedFd> {
     let family = at.family();
-    let made = socket(family, libc::SOCK_DGRAM).map_err(io::Error::from_raw_os_error)?;
+    let made = datagram(family).map_err(io::Error::from_raw_os_error)?;
     let fd = made.as_raw_fd();
-    if family == libc::AF_UNIX {
-        remove_stale(at)?;
-    } else if reuse_port {
+    if family != libc::AF_UNIX && reuse_port {
         set_option(fd, libc::SOL_SOCKET, REUSE_PORT, 1)?;
     }
-    // SAFETY: an address and its length.
-    cvt!(unsafe { libc::bind(fd, at.as_ptr(), at.len()) })?;
+    takeover::bind(fd, at)?;
     Ok(made)
-}
-
-/// Removes the path of a Unix address if it is a socket that refuses connections.
-fn remove_stale(at: &RawAddress) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
-    let Some(path) = at.path() else { return Ok(()) };
-    match std::fs::symlink_metadata(&path) {
-        Ok(meta) if meta.file_type().is_socket() => {}
-        _ => return Ok(()),
-    }
-    // The probe is of another type, so that an existing listener answers EPROTOTYPE and sees no
-    // connection.
-    let probe = socket(libc::AF_UNIX, libc::SOCK_DGRAM).map_err(io::Error::from_raw_os_error)?;
-    if connect(probe.as_raw_fd(), at) == -(libc::ECONNREFUSED as isize) {
-        std::fs::remove_file(&path)?;
-    }
-    Ok(())
 }
 
 fn name(

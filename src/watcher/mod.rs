@@ -247,13 +247,16 @@ impl<D: Driver> Watcher<D> {
 
     /// Makes a stream socket that listens at `address`, and attaches it. It has the default
     /// [`ListenOptions`]: backlog 4096, TCP_NODELAY for accepted sockets, `SO_REUSEADDR`. The call
-    /// replaces a Unix socket file on which no process listens any more.
+    /// takes over a Unix path that no socket has any more. If several servers try at once, exactly
+    /// one has the path. For a moment there is a lock beside the path (`….takeover`), for which the
+    /// call does not wait.
     ///
     /// # Errors
     ///
     /// On an error the call leaves no socket behind. The errors are:
     ///
-    /// - `EADDRINUSE`: another socket has the address.
+    /// - `EADDRINUSE`: another socket has the address, another process is just taking the path
+    ///   over, or the path is no socket.
     /// - `EADDRNOTAVAIL`: the address does not belong to this machine.
     /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
     ///   directory.

@@ -38,7 +38,8 @@ impl<D: Driver> Watcher<D> {
     ///
     /// On an error the call leaves no socket behind. The errors are:
     ///
-    /// - `EADDRINUSE`: another socket has the address.
+    /// - `EADDRINUSE`: another socket has the address. For a Unix path as in
+    ///   [`listen`](Watcher::listen), which also takes over a path that no socket has any more.
     /// - `EADDRNOTAVAIL`: the address does not belong to this machine.
     /// - `EACCES`: the port is reserved, or the process may not write to the Unix socket's
     ///   directory.
