@@ -211,7 +211,7 @@ fn kernel(criterion: &mut Criterion) {
     let pairs: Vec<_> = (0..BATCH).map(|_| sim.pair()).collect();
     // The descriptors of a network are numbered from 0; the first exchange checks it.
     for i in 0..2 * BATCH as i32 {
-        sim.register(i, i as u64, true, false).expect("not registered yet");
+        sim.register(i, i as u64, true).expect("not registered yet");
     }
     while sim.select(Some(0)).expect("events") > 0 {}
     let mut memory = [0; SIZE];

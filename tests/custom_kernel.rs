@@ -198,7 +198,7 @@ unsafe impl Kernel for Pipes {
     fn event(&self, i: usize) -> (u64, Ready) {
         (self.events[i], Ready::READABLE | Ready::WRITABLE)
     }
-    fn register(&mut self, fd: RawFd, key: u64, _writes: bool, _again: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, _writes: bool) -> Result<(), i32> {
         let mut state = self.memory.enter();
         state.ends[fd as usize].key = Some(key);
         state.edge(fd as usize);

@@ -39,11 +39,13 @@
 //! - **C4 deadlines.** Any operation may have a deadline, which is an absolute time. No operation
 //!   expires early, and none later than the granularity of the wait allows. An operation at the
 //!   head of its queue whose deadline has passed at submission has one try: data that is there
-//!   wins. A deadline leaves the source usable. Work on a file that has begun goes on to its end,
-//!   and its completion says that it is [late](Completion::is_late). [`Driver::reschedule`] moves
-//!   the deadline of any operation in flight, gives it its first one, or moves a timer. An *idle
-//!   timeout* ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved,
-//!   in either direction, for that long. What counts is the sum of the times in which a read was in
+//!   wins. Also later, what had arrived when the clock was read wins over a deadline or an idle
+//!   timeout, however many sources are ready. A deadline leaves the source usable. Work on a file
+//!   that has begun goes on to its end, and its completion says that it is
+//!   [late](Completion::is_late). [`Driver::reschedule`] moves the deadline of any operation in
+//!   flight, gives it its first one, or moves a timer. An *idle timeout*
+//!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
+//!   either direction, for that long. What counts is the sum of the times in which a read was in
 //!   flight and did not wait for a lease, in whatever rhythm reads start and stop. When the reads
 //!   end, this sum is never less than the timeout. It is more by at most a sixteenth of the
 //!   timeout, or 100 ms if that is more, and twice the longest time for which the program did not

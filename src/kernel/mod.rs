@@ -138,7 +138,8 @@ pub struct Answer {
     pub key: u64,
     /// Whether the operation is the source's write, and not its read.
     pub write: bool,
-    /// Bytes, or `-errno`, or [`POLL_ENDED`](Answer::POLL_ENDED).
+    /// Bytes, or `-errno`, or [`NOT_STOPPED`](Answer::NOT_STOPPED), or
+    /// [`STOPPING`](Answer::STOPPING).
     pub moved: isize,
     /// The received bytes, if the kernel has chosen the buffer.
     pub data: Buf,
@@ -147,14 +148,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The registration of the source has ended by itself.
-    pub const POLL_ENDED: isize = isize::MIN;
     /// The kernel did not find the operation that was to [stop](Kernel::stop). It may not have
     /// ended.
-    pub const NOT_STOPPED: isize = isize::MIN + 1;
+    pub const NOT_STOPPED: isize = isize::MIN;
     /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told to
     /// end it: the operation ends soon.
-    pub const STOPPING: isize = isize::MIN + 2;
+    pub const STOPPING: isize = isize::MIN + 1;
 }
 
 /// A selector, the attempt calls and a clock.
@@ -224,11 +223,12 @@ pub unsafe trait Kernel {
     fn event(&self, i: usize) -> (u64, Ready);
 
     /// Registers `fd` for reads, and if `writes` is true also for writes: edge-triggered, until it
-    /// is deregistered. `again` is true if `fd` is registered already, and writes are to be added.
+    /// is deregistered or closed. A descriptor that is registered for reads can be registered for
+    /// both.
     ///
     /// # Errors
     /// The errno.
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32>;
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32>;
 
     /// Sets what the proactor waits for on a registered descriptor, until a `select` has reported
     /// an event of the descriptor. `None` stands for nothing. Called only if
@@ -289,23 +289,6 @@ pub unsafe trait Kernel {
     fn buffers(&mut self, pool: &mut Pool) -> usize {
         pool.available(false)
     }
-
-    /// Whether the kernel has lost answers since [`recovered`](Kernel::recovered): some started
-    /// operations may never be answered. Called after each `select`.
-    fn has_lost(&mut self) -> bool {
-        false
-    }
-
-    /// Cancels all started operations and all registrations. Returns true when the kernel has no
-    /// operation any more (except file work), so that the memory of the operations is free. Called
-    /// repeatedly, before each `select`.
-    fn recall(&mut self) -> bool {
-        true
-    }
-
-    /// Starts over, with no operations and no registrations. `empty` tells whether a `recall` has
-    /// returned true.
-    fn recovered(&mut self, pool: &mut Pool, empty: bool) {}
 
     /// Makes another kernel like this one for a forked child. The child can use neither this kernel
     /// nor its registrations.

@@ -90,25 +90,13 @@ unsafe impl<S: Select> Kernel for Os<S> {
         self.selector.event(i)
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
         if !S::EDGES {
             // Such a selector keeps no registrations: `arm` tells it before each wait what to
             // report.
             return Ok(());
         }
-        self.calls.counts.register += 1;
-        let on = Ready::READABLE | Ready::PRIORITY;
-        let on = if writes { on | Ready::WRITABLE } else { on };
-        let errno = |e: io::Error| os_errno(&e).unwrap_or(libc::EIO);
-        match self.selector.add(fd, key, on, Mode::Edge).map_err(errno) {
-            // The descriptor is registered for reads already. Or a duplicate has kept alive the
-            // registration of a closed descriptor with the same number.
-            Err(libc::EEXIST) => {
-                self.calls.counts.register += 1;
-                self.selector.modify(fd, key, on, Mode::Edge).map_err(errno)
-            }
-            answer => answer,
-        }
+        add_to(&mut self.selector, fd, key, writes, &mut self.calls.counts.register)
     }
 
     #[inline(always)]
@@ -181,5 +169,28 @@ unsafe impl<S: Select> Kernel for Os<S> {
         explain.row("registration", S::NAME, S::REGISTRATION, self.calls.counts.register);
         self.calls.explain_batches(explain);
         self.engines.explain(explain);
+    }
+}
+
+/// Adds a descriptor to a selector with edges, for reads and perhaps for writes; counts the calls.
+pub(crate) fn add_to<S: Select>(
+    selector: &mut S,
+    fd: RawFd,
+    key: u64,
+    writes: bool,
+    calls: &mut u64,
+) -> Result<(), i32> {
+    *calls += 1;
+    let on = Ready::READABLE | Ready::PRIORITY;
+    let on = if writes { on | Ready::WRITABLE } else { on };
+    let errno = |e: io::Error| os_errno(&e).unwrap_or(libc::EIO);
+    match selector.add(fd, key, on, Mode::Edge).map_err(errno) {
+        // The descriptor is registered for reads already. Or a duplicate has kept alive the
+        // registration of a closed descriptor with the same number.
+        Err(libc::EEXIST) => {
+            *calls += 1;
+            selector.modify(fd, key, on, Mode::Edge).map_err(errno)
+        }
+        answer => answer,
     }
 }

@@ -99,8 +99,7 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Refusa
 /// - [`ErrorKind::Os`]: the system reports an errno. The constructor's page lists the usual ones.
 ///   Any operation that has to wait can end with `ENOSPC` or `ENOMEM`: the selector takes no
 ///   further descriptor (epoll: `/proc/sys/fs/epoll/max_user_watches`). `EBADF` means that other
-///   code has closed the descriptor. On io_uring, `EIO` can mean that the kernel has lost the
-///   answer.
+///   code has closed the descriptor.
 ///
 /// `EINTR`, and `EAGAIN` of reads, writes and accepts, never end an operation on a socket or pipe:
 /// the driver waits, and tries again. When such a call fails with `ENOBUFS` or `ENOMEM`, the driver

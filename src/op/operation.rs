@@ -63,8 +63,6 @@ pub enum InFlight {
     Closed,
     /// The operation ends because its source overflowed with queued writes.
     Overflow,
-    /// It ends because the kernel's answer, or the bytes of an answer, were lost.
-    Lost,
 }
 
 impl InFlight {
@@ -78,7 +76,6 @@ impl InFlight {
             InFlight::Aborted => Some(ErrorKind::Aborted),
             InFlight::Closed => Some(ErrorKind::Closed),
             InFlight::Overflow => Some(ErrorKind::Overflow),
-            InFlight::Lost => Some(ErrorKind::Os(libc::EIO)),
         }
     }
 
@@ -89,7 +86,6 @@ impl InFlight {
             ErrorKind::Aborted => InFlight::Aborted,
             ErrorKind::Closed => InFlight::Closed,
             ErrorKind::Overflow => InFlight::Overflow,
-            ErrorKind::Os(_) => InFlight::Lost,
             _ => InFlight::Cancelled,
         }
     }
@@ -151,7 +147,6 @@ mod tests {
             ErrorKind::Aborted,
             ErrorKind::Closed,
             ErrorKind::Overflow,
-            ErrorKind::Os(libc::EIO),
         ] {
             assert_eq!(InFlight::of(kind).ending(), Some(kind));
         }

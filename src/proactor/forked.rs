@@ -55,7 +55,7 @@ impl<K: Kernel> Proactor<K> {
         self.files = Files::default();
         self.files.counts = counts;
         self.kernel_ops = KernelOps::default();
-        self.sched.select_was_full = false;
+        self.sched.may_have_events = false;
         self.sources.forks.generation = fork::generation();
         self.sources.observe_forks();
         self.end_parents(parents);

@@ -17,7 +17,6 @@
 //! source runs only after the event of its turn has been applied to it.
 
 mod forked;
-mod lost;
 mod ops;
 mod parts;
 mod questions;

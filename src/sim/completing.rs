@@ -33,7 +33,7 @@ use crate::sim::Sim;
 use crate::sim::faults::{ANYWHERE, Fault};
 use crate::sim::kernel::Call;
 use crate::sim::schedule::{SimEvent, TRY};
-use crate::sim::world::{Socket, World};
+use crate::sim::world::World;
 use crate::sys::fd::RawFd;
 use crate::sys::interest::Ready;
 use crate::words::clock;
@@ -78,8 +78,6 @@ pub(super) struct InKernel {
     pub(super) answers: VecDeque<FileAnswer>,
     /// The swap buffer for receives without memory of their own. They fill it piece by piece.
     lent: Option<Lent>,
-    /// An answer was lost, and the driver has not recovered yet.
-    pub(super) has_lost: bool,
 }
 
 impl InKernel {
@@ -173,17 +171,6 @@ impl World {
     pub(super) fn next_number(&mut self) -> u32 {
         self.completing.last = self.completing.last.wrapping_add(1);
         self.completing.last
-    }
-
-    /// The key of a registration that ends by itself, if one does.
-    fn end_registration(&mut self, selector: u32) -> Option<u64> {
-        let index = self.draw_registered(selector)?;
-        let Socket { key, place, .. } = self.sockets[index as usize];
-        if !self.dice.hits(place, Fault::RegistrationEnd) {
-            return None;
-        }
-        self.deregister(index);
-        Some(key)
     }
 }
 
@@ -299,20 +286,6 @@ impl<const C: bool> Sim<C> {
         self.enter().try_after(0, self.selector, number);
     }
 
-    /// Before a wait: registrations may end.
-    pub(super) fn before_wait(&mut self) {
-        let selector = self.selector;
-        let mut world = self.enter();
-        if !world.dice.on {
-            return;
-        }
-        let ended = world.end_registration(selector);
-        drop(world);
-        if let Some(key) = ended {
-            self.plan_notice(0, key, false, Answer::POLL_ENDED, false);
-        }
-    }
-
     /// Ends all that the kernel of a crashed machine has. Adds the events that tell of it.
     pub(super) fn crash_entries(&mut self, events: &mut Vec<(u64, Ready)>) {
         for (&number, entry) in &self.in_kernel.entries {
@@ -358,7 +331,7 @@ impl<const C: bool> Sim<C> {
         Some(answer.unwrap_or_else(nothing))
     }
 
-    /// Tries a receive or a send. `None` if the operation goes on waiting, or its answer is lost.
+    /// Tries a receive or a send. `None` if the operation goes on waiting.
     fn attempt(&mut self, number: u32, mut begun: Begun, pool: &mut Pool) -> Option<Answer> {
         let (fd, write, selector) = (begun.fd, begun.is_write(), self.selector);
         // The entry is added first, because the attempt itself may change the socket.
@@ -385,11 +358,6 @@ impl<const C: bool> Sim<C> {
             }
             drop(world);
             self.in_kernel.entries.insert(number, KernelEntry::Begun(begun));
-            return None;
-        }
-        if !self.in_kernel.has_lost && world.dice.hits(place, Fault::LostAnswer) {
-            drop(world);
-            self.in_kernel.has_lost = true;
             return None;
         }
         let multishot = matches!(begun.what, SimStreamOp::Recv { multishot: true, .. });
@@ -456,35 +424,6 @@ impl<const C: bool> Sim<C> {
             self.in_kernel.lent = Some(lent);
         }
         (moved, data)
-    }
-
-    /// Whether answers were lost since the last recovery.
-    pub(super) fn lost_answers(&self) -> bool {
-        self.in_kernel.has_lost
-    }
-
-    /// Cancels all operations, and ends all registrations. True if nothing is left.
-    pub(super) fn recall_entries(&mut self) -> bool {
-        let selector = self.selector;
-        self.enter().end_registrations(selector);
-        // The answers to file work still come.
-        self.in_kernel.entries.retain(|_, entry| !matches!(entry, KernelEntry::Notice { .. }));
-        let entries = self.in_kernel.entries.iter();
-        let begun = entries.filter(|(_, entry)| matches!(entry, KernelEntry::Begun(_)));
-        let begun: Vec<u32> = begun.map(|(number, _)| *number).collect();
-        for &number in &begun {
-            self.stop_now(number);
-        }
-        begun.is_empty()
-    }
-
-    /// The kernel starts over.
-    pub(super) fn start_over(&mut self, pool: &mut Pool) {
-        self.forget_entries();
-        self.in_kernel.has_lost = false;
-        if let Some(lent) = self.in_kernel.lent.take() {
-            pool.take_back(lent);
-        }
     }
 
     /// How many swap buffers there are for receives without memory.

@@ -126,11 +126,6 @@ faults! {
     lost_cancel: LostCancel,
     /// A cancel reaches the operation late: it may have completed before.
     late_cancel: LateCancel,
-    /// The registration of a socket ends by itself.
-    registration_end: RegistrationEnd,
-    /// The completion queue is full, and an answer is lost: the operation ends with `EIO`, and the
-    /// driver takes back all that the kernel has.
-    lost_answer: LostAnswer,
     /// The page cache does not have bytes that were read or written before.
     cache_miss: CacheMiss,
     /// The kernel hands work on a file back (`EAGAIN`): it goes to the threads.
@@ -165,7 +160,6 @@ impl Faults {
             reset: 0.0,
             connect_refused: 0.0,
             lookup_failed: 0.0,
-            lost_answer: 0.0,
             file_error: 0.0,
             sync_error: 0.0,
             disk_full: 0.0,

@@ -285,11 +285,6 @@ impl<const C: bool> Sim<C> {
             };
             self.enter().disks.end_write((self.selector, request.key));
             let moved = self.call(request.call, request.fd, |world| code(world.perform(&request)));
-            let loses = C && !self.in_kernel.has_lost;
-            if loses && self.enter().dice.hits(ANYWHERE, Fault::LostAnswer) {
-                self.in_kernel.has_lost = true;
-                continue;
-            }
             self.in_kernel.answers.push_back(FileAnswer { key: request.key, moved });
         }
     }

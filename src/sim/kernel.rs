@@ -188,9 +188,6 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         if self.has_crashed() {
             return self.select_crashed();
         }
-        if C {
-            self.before_wait();
-        }
         let mut events = std::mem::take(&mut self.events);
         events.clear();
         let answer = loop {
@@ -264,27 +261,15 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.stop_entry(key, write);
     }
 
-    fn has_lost(&mut self) -> bool {
-        self.lost_answers()
-    }
-
-    fn recall(&mut self) -> bool {
-        self.recall_entries()
-    }
-
     fn buffers(&mut self, pool: &mut Pool) -> usize {
         self.buffers_for_entries(pool)
-    }
-
-    fn recovered(&mut self, pool: &mut Pool, _empty: bool) {
-        self.start_over(pool);
     }
 
     fn abandon(&mut self) {
         self.forget_entries();
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool, _again: bool) -> Result<(), i32> {
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
         let selector = self.selector;
         self.call(Call::Register, fd, |world| world.register(fd, selector, key, writes))
     }

@@ -428,18 +428,13 @@ impl World {
         Ok(socket.remote.address())
     }
 
-    /// Ends all registrations of a watcher.
-    pub(super) fn end_registrations(&mut self, selector: u32) {
+    /// Forgets a dropped watcher.
+    pub(super) fn close_selector(&mut self, selector: u32) {
         for index in 0..self.sockets.len() as u32 {
             if self.sockets[index as usize].selector == selector {
                 self.deregister(index);
             }
         }
-    }
-
-    /// Forgets a dropped watcher.
-    pub(super) fn close_selector(&mut self, selector: u32) {
-        self.end_registrations(selector);
         self.completing.close_selector(selector);
         self.disks.close_selector(selector);
         self.schedule.close_selector(selector);

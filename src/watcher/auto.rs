@@ -53,9 +53,9 @@ pub enum DriverKind {
     Epoll,
     /// The proactor on io_uring (Linux).
     ///
-    /// When a process is killed, the kernel ends the requests of its ring a moment later, and these
-    /// hold listeners and connections. A server that restarts at once may therefore get
-    /// `EADDRINUSE`, and should retry the listen for a second or two.
+    /// When a process is killed, the kernel ends the requests of its ring some milliseconds later,
+    /// and only then the connections that they read or write. Listeners and datagram sockets are
+    /// closed with the process.
     Uring,
     /// The proactor on kqueue (macOS and the BSDs).
     Kqueue,

@@ -27,6 +27,8 @@ impl<D: Driver> Watcher<D> {
     ///   delivered.
     /// - [`Refusal::Forked`]: this is a forked child.
     /// - `EBADF`, on epoll also `EINVAL`: other code has closed the selector's descriptor.
+    /// - `EBADR`, on io_uring: the kernel had no memory to keep a completion, and has lost it.
+    ///   Every later wait fails in this way: drop the watcher.
     /// - `Deadlock`: on a simulation, no event is left that could end the wait.
     ///
     /// [`Refusal::of`] returns the reason.

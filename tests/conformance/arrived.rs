@@ -2,7 +2,7 @@
 //! ready than one wait takes (64 events), or than the kernel works off in one call (20 on a ring).
 
 use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use windlass::driver::Driver;
@@ -17,8 +17,11 @@ const OTHERS: usize = 9;
 
 /// Connections of the watcher's, and their other ends, which the watcher does not know.
 fn connections<H: Harness>(b: &mut Bench<H::Driver>, count: usize) -> Vec<(Source, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("its address");
     let connection = |_| {
-        let (here, there) = system::tcp_pair();
+        let there = TcpStream::connect(at).expect("it listens");
+        let (here, _) = listener.accept().expect("a connection");
         (b.watcher.attach(here).expect("room for a source"), there)
     };
     (0..count).map(connection).collect()

@@ -344,9 +344,11 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
             match c.token {
                 1 => {
                     assert!(c.take_handle().is_none());
-                    // A kernel that answers late has the other bytes, too.
+                    // A kernel that answers late has the other bytes, too; one read of a kernel
+                    // with faults may have a part of them.
                     let bytes = c.take_read().expect("a read");
-                    assert!(bytes.starts_with(b"bytes"), "{bytes:?}");
+                    let len = bytes.len().min(5);
+                    assert_eq!(&bytes[..len], &b"bytes"[..len]);
                     assert!(c.take_read().is_none(), "taken");
                     assert!(matches!(c.result, Ok(Done::Nop)));
                     assert_eq!((c.source, c.code()), (here, windlass::driver::OpCode::Read));

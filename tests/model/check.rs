@@ -10,8 +10,6 @@ use super::state::*;
 use super::steps::Keep;
 use crate::worlds::World;
 
-/// The end of an operation whose answer the kernel has lost.
-const LOST: End = End::Failed(ErrorKind::Os(libc::EIO));
 /// The errnos that a broken connection may report.
 pub const BROKEN: [i32; 3] = [libc::ECONNRESET, libc::EPIPE, libc::ENOTCONN];
 
@@ -276,14 +274,8 @@ impl<W: World> Model<W> {
             (
                 OpCode::Read | OpCode::ReadInto | OpCode::ReadExact | OpCode::ReadAppend,
                 End::Failed(ErrorKind::Os(_)),
-            ) if !(self.losses && end == LOST) => self.ports[port].over = true,
+            ) => self.ports[port].over = true,
             _ => {}
-        }
-        if self.losses
-            && end == LOST
-            && let Some((stream, _)) = self.ports[port].stream
-        {
-            self.streams[stream].lost = true;
         }
         if direction(code) == Some(WRITES) {
             self.tear(index, port, end, c.bytes());
@@ -293,8 +285,7 @@ impl<W: World> Model<W> {
     /// A write that ends partly sent ends those behind it.
     fn tear(&mut self, index: usize, port: usize, end: End, bytes: usize) {
         let record = &self.ops[index];
-        let lost = end == LOST && self.losses;
-        let partly = record.code == OpCode::Write && (bytes > 0 || lost);
+        let partly = record.code == OpCode::Write && bytes > 0;
         let tears = matches!(
             end,
             End::Failed(ErrorKind::Cancelled | ErrorKind::Deadline | ErrorKind::Os(_))
@@ -420,17 +411,6 @@ impl<W: World> Model<W> {
     /// Whether the system may have reported this.
     fn may_fail(&self, index: usize, errno: i32) -> bool {
         let record = &self.ops[index];
-        let is_stream = matches!(
-            record.code,
-            OpCode::Read
-                | OpCode::ReadInto
-                | OpCode::ReadExact
-                | OpCode::ReadAppend
-                | OpCode::Write
-        );
-        if is_stream && errno == libc::EIO && self.losses {
-            return true;
-        }
         match (record.code, record.end) {
             (OpCode::Connect, _) => {
                 let refused = [libc::ECONNREFUSED, libc::ECONNRESET].contains(&errno);
@@ -480,7 +460,6 @@ impl<W: World> Model<W> {
             Err(error) if matches!(record.code, OpCode::Read | OpCode::Accept) => {
                 return assert!(error.buf().is_empty());
             }
-            Err(error) if is_work(record.code) && self.is_left(error) => return,
             Err(error) => error.buf(),
         };
         match record.code {

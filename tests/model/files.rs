@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::OpCode;
 use windlass::fs::OpenOptions;
-use windlass::{Buf, Completion, Done, Error, ErrorKind, Handle, Op, Priority};
+use windlass::{Buf, Completion, Done, Handle, Op, Priority};
 
 use super::check::same;
 use super::state::*;
@@ -59,13 +59,11 @@ pub struct Disk {
     /// submitted.
     past: Vec<(usize, Vec<u8>)>,
     lens: Vec<usize>,
-    /// Writes whose answers were lost.
-    lost: Vec<(usize, Vec<u8>)>,
 }
 
 impl Default for Disk {
     fn default() -> Disk {
-        Disk { bytes: vec![0; SPAN], len: 0, past: Vec::new(), lens: Vec::new(), lost: Vec::new() }
+        Disk { bytes: vec![0; SPAN], len: 0, past: Vec::new(), lens: Vec::new() }
     }
 }
 
@@ -102,10 +100,6 @@ impl<'a> Possible<'a> {
         lens.push(disk.len);
         let mut bytes: Vec<(usize, &[u8])> = vec![(0, &disk.bytes)];
         bytes.extend(disk.past.iter().map(|(from, bytes)| (*from, &bytes[..])));
-        for (offset, payload) in &disk.lost {
-            bytes.push((*offset, payload));
-            lens.push(offset + payload.len());
-        }
         for record in ops.iter().filter(|record| record.ended.is_none()) {
             match record.work {
                 Some(Work::Write { file, offset }) if file == wanted => {
@@ -303,16 +297,10 @@ impl<W: World> Model<W> {
         record.work.is_some() && (ends || due || record.cancelled_at.is_some() || self.closed)
     }
 
-    /// Whether a buffer was left to a kernel that has lost its answer.
-    pub fn is_left(&self, error: &Error) -> bool {
-        let is_lost = self.losses && error.kind() == ErrorKind::Os(libc::EIO);
-        is_lost && error.bytes() == 0 && error.buf().is_empty()
-    }
-
     /// Whether a disk may have reported this.
     pub fn may_fail_on_disk(&self, code: OpCode, errno: i32) -> bool {
         match errno {
-            libc::EIO => self.disk_fails || self.losses,
+            libc::EIO => self.disk_fails,
             libc::ENOSPC => self.disk_fails && code == OpCode::WriteAt,
             _ => false,
         }
@@ -333,7 +321,6 @@ impl<W: World> Model<W> {
             (Work::Job(job), _) => job.fits(c),
             (_, Ok(_)) => false,
             // The kernel may have the buffer for ever.
-            (Work::Write { .. } | Work::Read { .. }, Err(error)) if self.is_left(error) => true,
             (Work::Read { file, offset }, Err(error)) => {
                 self.check_read(record, *file, *offset, error.buf(), false);
                 same_len(error.buf(), c.bytes())
@@ -367,9 +354,6 @@ impl<W: World> Model<W> {
         match work {
             Work::Write { file, offset } => {
                 self.disks[file].write(offset, &record.payload[..bytes]);
-                if self.losses && end == End::Failed(ErrorKind::Os(libc::EIO)) {
-                    self.disks[file].lost.push((offset, record.payload.clone()));
-                }
             }
             Work::SetLen { file, len } if end == End::Done => self.disks[file].set_len(len),
             _ => {}
@@ -400,11 +384,6 @@ impl<W: World> Model<W> {
         for file in 0..FILES {
             let Some(there) = self.world.contents(file) else { continue };
             let disk = &self.disks[file];
-            if !disk.lost.is_empty() {
-                let possible = Possible::of(disk, &self.ops, file);
-                assert_eq!(possible.find_other(0, &there), None, "in file {file}");
-                continue;
-            }
             assert_eq!(there.len(), disk.len, "the length of file {file}");
             let differs = there.iter().zip(&disk.bytes).position(|(a, b)| a != b);
             assert_eq!(differs, None, "in file {file}, of {} bytes", disk.len);

@@ -127,7 +127,7 @@ impl<W: World> Model<W> {
                     continue;
                 };
                 let heard = self.heard(reader);
-                if self.streams[stream].unmatched || self.streams[stream].lost {
+                if self.streams[stream].unmatched {
                     continue;
                 }
                 let whole = !self.closed && !self.is_disturbed(reader);

@@ -175,8 +175,6 @@ pub struct Stream {
     pub ports: [Option<usize>; 2],
     /// One end was aborted or closed, so that the other may meet errors and lose bytes.
     pub disturbed: bool,
-    /// The kernel has lost an answer: what has moved is not known.
-    pub lost: bool,
     /// Which end is the other end of which is not known.
     pub unmatched: bool,
     /// Bytes drawn from each side's pattern.
@@ -220,8 +218,6 @@ pub struct Model<W: World> {
     pub calm: bool,
     /// Connections can break by themselves.
     pub resets: bool,
-    /// The kernel may lose answers.
-    pub losses: bool,
     /// How late a cancel may reach what is in the kernel.
     pub slack: Duration,
     /// Connects can fail by themselves.
@@ -271,8 +267,7 @@ impl<W: World> Model<W> {
             limits: case.limits.clone(),
             calm: *faults == Faults::none(),
             resets: faults.reset > 0.0,
-            losses: W::LOSES && faults.lost_answer > 0.0,
-            slack: if W::LOSES && faults.late_cancel > 0.0 { LATE } else { Duration::ZERO },
+            slack: if W::COMPLETES && faults.late_cancel > 0.0 { LATE } else { Duration::ZERO },
             refusals: faults.connect_refused > 0.0 || faults.aborted > 0.0 || faults.emfile > 0.0,
             submitter,
             requests: VecDeque::new(),

@@ -27,8 +27,8 @@ pub trait World: Sized {
     type Driver: Driver;
     /// What `explain` calls the driver.
     const NAME: &'static str;
-    /// Whether the kernel may lose the answers of what it completes, as the faults say.
-    const LOSES: bool = false;
+    /// Whether the kernel completes by itself, with the faults of such a kernel.
+    const COMPLETES: bool = false;
     /// How long something may take that has to happen (on the kernel's clock).
     const BOUND: Duration;
     /// The longest wait of a random program.
@@ -256,8 +256,7 @@ impl World for Virtual {
 }
 
 /// The faults of a kernel that completes.
-const COMPLETING: [&str; 6] =
-    ["no_buffer", "multishot_end", "lost_cancel", "late_cancel", "registration_end", "lost_answer"];
+const COMPLETING: [&str; 4] = ["no_buffer", "multishot_end", "lost_cancel", "late_cancel"];
 
 impl Virtual {
     /// The counts of the faults that can happen to the programs.
@@ -278,7 +277,7 @@ pub struct Completed {
 impl World for Completed {
     type Driver = Auto;
     const NAME: &'static str = Virtual::NAME;
-    const LOSES: bool = true;
+    const COMPLETES: bool = true;
     const BOUND: Duration = Virtual::BOUND;
     const LONGEST_WAIT: Duration = Virtual::LONGEST_WAIT;
 

@@ -192,15 +192,6 @@ impl Buffers {
     }
 }
 
-impl Buffers {
-    /// The kernel's buffer ring is unregistered: its buffers go back to the pool.
-    pub(super) fn give_back(mut self, pool: &mut Pool) {
-        for chunk in self.lent.drain(..).flatten() {
-            pool.take_back(chunk);
-        }
-    }
-}
-
 impl Drop for Buffers {
     fn drop(&mut self) {
         let len = size_of::<BufRingEntry>() * ENTRIES as usize;

@@ -1,19 +1,29 @@
 //! The io_uring kernel of the proactor: it completes reads and writes of streams in the kernel. For
-//! all other sources, polls of the ring report readiness. The loop itself moves bulk data of
-//! streams, unless the read is multishot (`proactor/started.rs`).
+//! all other sources, an epoll set that the ring polls reports readiness. The loop itself moves
+//! bulk data of streams, unless the read is multishot (`proactor/started.rs`).
 //!
 //! ```text
 //!   start_recv / start_send ──entry──▶ ring ──one enter per wait──▶ completion ──▶ answer
-//!   register ──multishot poll────────▶  │                               └───────▶ event
+//!   register ──▶ epoll set ──poll──────▶ │                               └─epoll_wait─▶ event
 //! ```
 //!
 //! The tag of an entry is the name of its source (index and generation) and the purpose of the
 //! entry. A completion with a stale name is dropped, and its bytes return to the pool. At most one
 //! read and one write of a source are in the kernel.
 //!
-//! When a process is killed, the requests of its ring outlive it by a moment: the kernel ends them
-//! in deferred work, and only then closes listeners and connections. So a process that listens at
-//! the same address right after that may get `EADDRINUSE`.
+//! # Why readiness comes from an epoll set
+//!
+//! A poll of the ring holds the file of its source. When a process is killed, the kernel ends the
+//! requests of its ring in deferred work, some 6 to 13 ms after the process has ended, and only
+//! then closes the listener: a server that is restarted at once got `EADDRINUSE`. A set of epoll
+//! holds no file. Also, 200 sources that are ready are 200 items of deferred work for polls of the
+//! ring, and one for the set.
+//!
+//! # Why a wait may enter several times
+//!
+//! An enter runs at most 20 items of deferred work (`IO_LOCAL_TW_DEFAULT_MAX`), and leaves the rest
+//! to the next one. The driver judges deadlines when a wait has found fewer events than it takes.
+//! So a wait goes on while the ring says that there is work.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -27,7 +37,6 @@ mod buffers;
 mod embedded;
 mod files;
 mod long_multishot;
-mod lost;
 mod messages;
 mod registered;
 
@@ -40,6 +49,7 @@ use io_uring::{cqueue, opcode, squeue, types};
 
 use crate::driver::config::Config;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest};
+use crate::kernel::os::add_to;
 use crate::kernel::quirks::{NO_SQPOLL, Quirk, Quirks};
 use crate::kernel::{Answer, Kernel, OsCalls, Started, WAKE};
 use crate::memory::aligned::AlignedBuf;
@@ -48,10 +58,8 @@ use crate::memory::buf::{Buf, Target};
 use crate::memory::leaked::leave_to_kernel;
 use crate::sys::Select;
 use crate::sys::epoll::Epoll;
-use crate::sys::fd::{AsFd, BorrowedFd, RawFd};
-use crate::sys::interest::Mode;
+use crate::sys::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use crate::sys::interest::Ready;
-use crate::sys::os_errno;
 use crate::sys::uring::{Cqe, Uring, release};
 use crate::sys::waker::{Wake, WakeFd};
 use crate::words::clock;
@@ -61,34 +69,36 @@ use crate::words::table;
 use buffers::Buffers;
 use embedded::Embedded;
 use long_multishot::LongMultishot;
-use lost::Lost;
 use messages::Messages;
 use registered::Registered;
+
+/// A wait enters at least so often while there is work that posts no completion.
+const LEAST_ENTERS: usize = 64;
 
 /// The purpose of an entry, in bits 24 to 31 of its tag, above the source's index.
 const TAG_SHIFT: u32 = 24;
 const TAG_MASK: u64 = 0xff << TAG_SHIFT;
-const POLL: u64 = 0;
-const POLL_WRITES: u64 = 1 << TAG_SHIFT;
+/// Readiness, from the set: no entry has this tag.
+const READY: u64 = 0;
 const RECV: u64 = 2 << TAG_SHIFT;
 const SEND: u64 = 3 << TAG_SHIFT;
 /// Answers to cancels. They come only if the cancel has failed.
 const CANCEL: u64 = 4 << TAG_SHIFT;
 const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
-const CANCEL_POLL: u64 = 6 << TAG_SHIFT;
-/// The answer to a cancel of everything.
-const RECALL: u64 = 8 << TAG_SHIFT;
 /// Work on a file; the rest of the tag names its operation.
 const FILE: u64 = 7 << TAG_SHIFT;
 
-/// The conditions that a poll waits for.
-const READS: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP) as u32;
-const WRITES: u32 = libc::POLLOUT as u32;
-const EDGE: u32 = libc::EPOLLET as u32;
+/// The key of the poll of the set of epoll.
+const SET: u64 = u64::MAX - 2;
+/// The ring polls only what reports by becoming readable: the set, and the waker.
+const READS: u32 = libc::POLLIN as u32 | libc::EPOLLET as u32;
+/// The flag of an event of the set, which says that its poll goes on.
+const GOES_ON: u32 = 1 << 1;
 
 #[derive(Default)]
 struct RingCounts {
-    polls: u64,
+    registered: u64,
+    looks: u64,
     recvs: u64,
     multishot_recvs: u64,
     sends: u64,
@@ -104,8 +114,10 @@ pub struct Ring {
     // Dropped first: the kernel cancels what is left in it.
     uring: Uring,
     calls: OsCalls,
-    /// Used only to find out at once whether a descriptor can be polled.
-    epoll: Epoll,
+    /// The sources whose readiness is reported.
+    set: Epoll,
+    /// The set may have events that were not taken.
+    set_has_events: bool,
     waker: Arc<WakeFd>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
     buffers: Option<Buffers>,
@@ -126,8 +138,6 @@ pub struct Ring {
     counts: RingCounts,
     quirks: Quirks,
     long_multishot: LongMultishot,
-    lost: Lost,
-    buffer_bytes: u32,
 }
 
 impl Ring {
@@ -142,12 +152,13 @@ impl Ring {
         };
         let registered = Registered::new(config, &uring);
         clock::start();
-        let epoll = Epoll::new(1)?;
+        let set = Epoll::new(most_events)?;
         let waker = Arc::new(WakeFd::new()?);
         let mut ring = Ring {
             uring,
             calls: OsCalls::new(),
-            epoll,
+            set,
+            set_has_events: false,
             waker,
             buffers,
             embedded: OnceCell::new(),
@@ -162,30 +173,23 @@ impl Ring {
             counts: RingCounts::default(),
             quirks,
             long_multishot: LongMultishot::default(),
-            lost: Lost::default(),
-            buffer_bytes: config.buffer_size,
         };
-        let fd = ring.waker.raw();
-        ring.poll_for(fd, WAKE, READS);
+        ring.poll_for(ring.waker.raw(), WAKE);
+        ring.poll_for(ring.set.as_fd().as_raw_fd(), SET);
         ring.flush();
         Ok(ring)
     }
 
-    fn poll_for(&mut self, fd: RawFd, tag: u64, conditions: u32) {
-        self.counts.polls += 1;
-        let poll = opcode::PollAdd::new(types::Fd(fd), conditions | EDGE).multi(true);
+    fn poll_for(&mut self, fd: RawFd, key: u64) {
+        let poll = opcode::PollAdd::new(types::Fd(fd), READS).multi(true);
         // SAFETY: it names no memory.
-        unsafe { self.uring.push(poll.build().user_data(tag)) };
+        unsafe { self.uring.push(poll.build().user_data(key)) };
     }
 
     fn cancel(&mut self, tag: u64) {
         self.counts.cancels += 1;
         let entry = opcode::AsyncCancel::new(tag).build();
-        let answer = match tag & TAG_MASK {
-            SEND => CANCEL_SEND,
-            RECV => CANCEL,
-            _ => CANCEL_POLL,
-        };
+        let answer = if tag & TAG_MASK == SEND { CANCEL_SEND } else { CANCEL };
         let quiet = entry.user_data(tag & !TAG_MASK | answer);
         // SAFETY: it names no memory.
         unsafe { self.uring.push(quiet.flags(squeue::Flags::SKIP_SUCCESS)) };
@@ -198,9 +202,70 @@ impl Ring {
         self.recycle_messages();
     }
 
-    /// Wakes the embedding loop, if there is one, because the ring has more to do.
-    fn tell_embedder(&self) {
-        if let Some(embedded) = self.embedded.get() {
+    /// Takes completions, until there are none or as many as one wait takes, and events of the set,
+    /// at most as many again.
+    fn take_events(&mut self) -> io::Result<()> {
+        let (mut over, mut is_less) = ([false; 2], false);
+        for _ in 0..self.most_events.max(LEAST_ENTERS) {
+            let (events, has_events) = (&mut self.events, &mut self.set_has_events);
+            self.uring.take(self.most_events - events.len(), |cqe| {
+                if cqe.key < SET {
+                    return events.push(cqe);
+                }
+                *has_events |= cqe.key == SET;
+                is_less |= cqe.key == SET;
+                over[usize::from(cqe.key == SET)] |= !cqueue::more(cqe.flags);
+                if cqe.key == WAKE {
+                    events.push(cqe);
+                }
+            });
+            if self.events.len() == self.most_events {
+                break;
+            }
+            // The poll of the set has taken the place of an event.
+            if std::mem::take(&mut is_less) {
+                continue;
+            }
+            if !self.uring.has_work() {
+                break;
+            }
+            self.uring.enter(None)?;
+        }
+        if over[0] {
+            self.poll_for(self.waker.raw(), WAKE);
+        }
+        if over[1] {
+            self.poll_for(self.set.as_fd().as_raw_fd(), SET);
+        }
+        // Streams that always have completions must not keep readiness away.
+        if self.set_has_events { self.take_events_of_set() } else { Ok(()) }
+    }
+
+    /// # Errors
+    /// `EBADR`: the kernel has lost a completion. Some operations may never be answered, and the
+    /// bytes behind a lost answer may be others than it says, so no answer is used any more.
+    #[inline]
+    fn check_lost(&mut self) -> io::Result<()> {
+        if self.uring.has_lost() { Err(io::Error::from_raw_os_error(libc::EBADR)) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn take_events_of_set(&mut self) -> io::Result<()> {
+        self.counts.looks += 1;
+        let count = self.set.select(Some(0))?;
+        self.set_has_events = count == self.most_events;
+        for i in 0..count {
+            let (key, ready) = self.set.event(i);
+            self.events.push(Cqe { key, result: ready.bits().into(), flags: GOES_ON });
+        }
+        Ok(())
+    }
+
+    /// Wakes the embedding loop, if there is one, if the ring has more to do.
+    fn tell_embedder(&mut self) {
+        if let Some(embedded) = self.embedded.get()
+            && (self.set_has_events || self.uring.has_completions() || self.uring.has_work())
+        {
             embedded.tell();
         }
     }
@@ -231,37 +296,31 @@ unsafe impl Kernel for Ring {
 
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         self.events.clear();
+        self.check_lost()?;
         if let Some(embedded) = self.embedded.get_mut() {
             embedded.clear();
         }
-        let at_hand = self.uring.has_completions();
-        if !at_hand && let Some(buffers) = &mut self.buffers {
+        let has_completions = self.uring.has_completions();
+        if !has_completions && let Some(buffers) = &mut self.buffers {
             buffers.round();
         }
+        let at_hand = has_completions || self.set_has_events;
         if !at_hand || self.uring.has_entries() {
             let wait = if at_hand || timeout_ns == Some(0) { None } else { Some(timeout_ns) };
             self.uring.enter(wait).inspect_err(|_| self.tell_embedder())?;
             self.recycle_messages();
         }
-        self.uring.take(&mut self.events, self.most_events);
-        // Checked before any completion is used: those behind a lost one may name the wrong bytes.
-        if self.uring.has_lost() && !self.lost.is_recovering {
-            self.lost.is_recovering = true;
-            self.lost.count += 1;
-        }
-        if self.embedded.get().is_some() && (self.uring.has_completions() || self.uring.has_work())
-        {
-            self.tell_embedder();
-        }
-        Ok(self.events.len())
+        let taken = self.take_events();
+        self.tell_embedder();
+        self.check_lost()?;
+        // The next wait meets the same error.
+        if self.events.is_empty() { taken.map(|()| 0) } else { Ok(self.events.len()) }
     }
 
     fn event(&self, i: usize) -> (u64, Ready) {
         let event = self.events[i];
-        let key = if event.key == WAKE { WAKE } else { event.key & !TAG_MASK };
-        // `answer` has taken every result that is an error, except that of the waker's poll, whose
-        // conditions no code reads.
-        (key, Ready::from_bits(event.result as u16))
+        // `answer` has taken all others. No code reads the conditions of the waker.
+        (event.key, Ready::from_bits(event.result as u16))
     }
 
     fn answer(&mut self, i: usize, pool: &mut Pool) -> Option<Answer> {
@@ -271,14 +330,7 @@ unsafe impl Kernel for Ring {
         {
             buffers.refill(pool);
         }
-        if self.lost.is_recovering && tag != RECALL {
-            self.lost.note_other_answer();
-        }
-        if tag == WAKE {
-            if !cqueue::more(flags) && !self.lost.is_recovering {
-                let fd = self.waker.raw();
-                self.poll_for(fd, WAKE, READS);
-            }
+        if tag & TAG_MASK == READY || tag == WAKE {
             return None;
         }
         let key = tag & !TAG_MASK;
@@ -302,11 +354,6 @@ unsafe impl Kernel for Ring {
                     let len = result.max(0) as u32;
                     let more = cqueue::buffer_more(flags);
                     answer.data = buffers.filled(pool, id, len, more, answer.more);
-                    if self.lost.is_recovering {
-                        // The receive of these bytes is unknown.
-                        answer.data = Buf::NONE;
-                        answer.moved = -(libc::EIO as isize);
-                    }
                 }
                 let full = cqueue::sock_nonempty(flags);
                 if self.long_multishot.must_restart(tag, full, answer.more)
@@ -321,18 +368,6 @@ unsafe impl Kernel for Ring {
                 answer.key = 0;
             }
             SEND => answer.write = true,
-            RECALL => {
-                self.lost.note_cancel_all(result);
-                answer.key = 0;
-            }
-            POLL | POLL_WRITES if answer.more => return None,
-            POLL | POLL_WRITES if self.lost.is_recovering => answer.moved = Answer::POLL_ENDED,
-            // The poll has ended by itself, for example because the completion queue was full.
-            POLL | POLL_WRITES if result != -libc::ECANCELED => {
-                self.cancel(key | POLL);
-                self.cancel(key | POLL_WRITES);
-                answer.moved = Answer::POLL_ENDED;
-            }
             // The kernel does not find a request that is between two states: we must ask it again
             // (io_uring_cancelation(7)).
             CANCEL | CANCEL_SEND if result == -libc::ENOENT => {
@@ -345,26 +380,15 @@ unsafe impl Kernel for Ring {
         Some(answer)
     }
 
-    fn register(&mut self, fd: RawFd, key: u64, writes: bool, again: bool) -> Result<(), i32> {
-        // Asks epoll whether the descriptor can be polled, because the ring would answer too late.
-        self.calls.counts.register += 2;
-        let errno = |error: io::Error| os_errno(&error).unwrap_or(libc::EIO);
-        self.epoll.add(fd, 0, Ready::READABLE, Mode::Edge).map_err(errno)?;
-        let _ = self.epoll.remove(fd);
-        if writes {
-            self.poll_for(fd, key | POLL_WRITES, WRITES);
-        }
-        if !again {
-            self.poll_for(fd, key | POLL, READS);
-        }
-        Ok(())
+    fn register(&mut self, fd: RawFd, key: u64, writes: bool) -> Result<(), i32> {
+        self.counts.registered += 1;
+        add_to(&mut self.set, fd, key, writes, &mut self.calls.counts.register)
     }
 
-    fn deregister(&mut self, _fd: RawFd, key: u64) {
-        self.cancel(key | POLL);
-        self.cancel(key | POLL_WRITES);
-        // Submits the cancels now, because a poll keeps the file open.
-        self.flush();
+    fn deregister(&mut self, fd: RawFd, _key: u64) {
+        self.calls.counts.register += 1;
+        // ENOENT and EBADF: the registration is gone already.
+        let _ = self.set.remove(fd);
     }
 
     #[inline(always)]
@@ -460,18 +484,6 @@ unsafe impl Kernel for Ring {
         self.cancel(key | if write { SEND } else { RECV });
     }
 
-    fn has_lost(&mut self) -> bool {
-        self.lost.is_recovering
-    }
-
-    fn recall(&mut self) -> bool {
-        self.recall_all()
-    }
-
-    fn recovered(&mut self, pool: &mut Pool, empty: bool) {
-        self.start_over(pool, empty, self.buffer_bytes);
-    }
-
     fn renew(&self, config: &Config) -> io::Result<Ring> {
         let mut ring = Ring::new(config)?;
         ring.calls.inherit(&self.calls)?;
@@ -517,14 +529,16 @@ unsafe impl Kernel for Ring {
     fn system_calls(&self) -> Vec<(&'static str, u64)> {
         let mut calls = self.calls.named();
         calls.push(("wait", self.uring.enters()));
+        calls.push(("epoll_wait", self.counts.looks));
         calls
     }
 
     fn explain(&self, explain: &mut Explain) {
         let counts = &self.counts;
         explain.row("wait", "io_uring_enter", self.uring.setup(), self.uring.enters());
-        let poll = "what is neither read nor written by the ring is polled by it, edge-triggered";
-        explain.row("registration", "POLL_ADD multishot", poll, counts.polls);
+        let why =
+            "edge-triggered, for what the ring neither reads nor writes; the ring polls the set";
+        explain.row("registration", "epoll", why, counts.registered);
         let (recv, why) = match &self.buffers {
             Some(buffers) if buffers.min_left() > 0 => {
                 ("RECV", "into provided buffers, piece by piece but for the last sixteenth")
@@ -557,10 +571,6 @@ unsafe impl Kernel for Ring {
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
         }
         explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
-        if self.lost.count > 0 {
-            let why = "everything was cancelled; unanswered operations ended with EIO";
-            explain.row("completions", "lost by the kernel", why, self.lost.count);
-        }
         self.registered.explain(explain);
         self.quirks.explain(explain);
     }

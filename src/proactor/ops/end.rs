@@ -16,7 +16,7 @@ use crate::proactor::ops::timer::moved_ticket;
 use crate::proactor::ops::write::is_nothing;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{
-    ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, INLINE_READ, INLINE_TICKET, POLLS,
+    ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, INLINE_READ, INLINE_TICKET, POLLED, POLLS,
     READ_BUSY, READABLE, READS, REGISTERED, RESERVED, TO_RECHECK, WAITING, WRITABLE, WRITE_BUSY,
     WRITES,
 };
@@ -216,27 +216,28 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Tries an overdue operation once more if what it waits for may already be there: its source
-    /// is in the ready queue, but the turn's bytes ran out first; or the last wait was full of
-    /// events; or bytes may stand behind passed descriptors. True if the operation has ended.
+    /// Tries an overdue operation once more if what it waits for may be there: events that had come
+    /// are taken first, and its source may be in the ready queue, if the turn's bytes ran out; or
+    /// bytes may stand behind passed descriptors. True if the operation has ended.
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
-        let op = &self.ops[slot];
-        let (index, generation) = (op.source, op.generation());
+        let generation = self.ops[slot].generation();
+        self.take_all_events();
+        let Some(op) = self.ops.table.find(slot, generation) else { return true };
+        let index = op.source;
         if index == NIL {
             return false;
         }
         let state = &mut self.sources[index];
         let mut left = self.config.source_budget.min(MOST_COPIED);
         if state.has(READS) && state.reads.head == slot && !state.has(INLINE_READ) {
-            if self.sched.select_was_full || state.has(TO_RECHECK) {
+            if state.has(TO_RECHECK) {
                 state.flags |= READABLE;
             }
             self.run_reads(index, &mut left);
         } else if state.writes.head == slot {
-            if self.sched.select_was_full {
-                state.flags |= WRITABLE;
-            }
             self.run_writes(index, &mut left);
+        } else if state.has(POLLED) {
+            self.run_polls(index);
         } else {
             return false;
         }
@@ -417,9 +418,8 @@ impl<K: Kernel> Proactor<K> {
         if fd >= 0 {
             let waits = self.may_wait(index);
             // Closing the last descriptor ends the registration. A duplicate, also one in another
-            // process, keeps it alive, and so do a kernel that holds the file and a thread that
-            // closes it later.
-            let kept = K::COMPLETES || waits || flags & DUPLICATED != 0;
+            // process, keeps it alive, and so does a thread that closes it later.
+            let kept = waits || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
                 self.kernel.deregister(fd, key);

@@ -27,7 +27,6 @@ use crate::proactor::parts::state::{
     BYTES, CLOSING, CONNECTING, FULL, INLINE_MULTISHOT, INLINE_READ, PLAIN, POLLS, QUIET,
     READ_PAUSED, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WAITING, WRITES, stream_kind,
 };
-use crate::proactor::turn::events::MOST_EVENTS;
 use crate::sys::fork;
 use crate::sys::interest::Ready;
 use crate::words::error::{Error, ErrorKind};
@@ -137,8 +136,8 @@ impl<K: Kernel> Proactor<K> {
             self.inline_read_done(index, got, room, None);
         }
         self.requeue(index);
-        // At most so many events are still to come.
-        self.outbox.batch.reserve(self.config.events_per_wait.min(MOST_EVENTS));
+        // Fewer events than that are still to come.
+        self.outbox.batch.reserve(self.sched.events);
         true
     }
 

@@ -338,15 +338,11 @@ impl<K: Kernel> Proactor<K> {
 
     /// The deadline of a source's connect has come, or the time of its next attempt.
     pub(in crate::proactor) fn expire_connect(&mut self, slot: u32) {
+        self.take_all_events();
         let attempts = self.ops.races.get(&slot).map(|race| race.attempts.clone());
         for index in attempts.unwrap_or_default() {
-            // The attempt may have ended without an event, as in `ends_in_last_try`.
-            let goes_on =
-                self.ops.races.get(&slot).is_some_and(|race| race.attempts.contains(&index));
-            if goes_on && self.sched.select_was_full {
-                self.sources[index].flags |= WRITABLE;
-            }
-            if goes_on {
+            // An attempt that has ended may still be in the ready queue.
+            if self.ops.races.get(&slot).is_some_and(|race| race.attempts.contains(&index)) {
                 self.run_writes(index, &mut 1);
             }
         }

@@ -18,10 +18,7 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::read::kernel_target;
 use crate::proactor::ops::write::{WriteParts, is_nothing};
 use crate::proactor::parts::operations::Slots;
-use crate::proactor::parts::state::{
-    ABORTING, CLOSING, FULL, POLLED, POLLS, READ_BUSY, READABLE, REGISTERED, STREAM, UNSETTLED,
-    WRITABLE, WRITE_BUSY, WRITES_REGISTERED,
-};
+use crate::proactor::parts::state::{ABORTING, CLOSING, FULL, READ_BUSY, STREAM, WRITE_BUSY};
 use crate::words::error::ErrorKind;
 use crate::words::source::Ticket;
 use crate::words::table::Entry;
@@ -117,12 +114,6 @@ impl<K: Kernel> Proactor<K> {
             }
             return;
         };
-        if answer.moved == Answer::POLL_ENDED {
-            state.flags &= !(REGISTERED | WRITES_REGISTERED);
-            state.flags |= READABLE | WRITABLE | UNSETTLED;
-            state.flags |= if state.has(POLLS) { POLLED } else { 0 };
-            return self.enqueue(index);
-        }
         if answer.moved == Answer::STOPPING {
             self.kernel_ops.stopping = true;
             return;
@@ -335,7 +326,7 @@ impl<K: Kernel> Proactor<K> {
                 match self.kernel.select(Some(0)) {
                     Ok(count) => {
                         self.apply(count);
-                        if !self.sched.select_was_full {
+                        if !self.sched.may_have_events {
                             break;
                         }
                     }

@@ -10,6 +10,4 @@ pub(in crate::proactor) struct KernelOps {
     pub(in crate::proactor) cancels_pending: bool,
     /// A thread of the kernel was told to end its operation.
     pub(in crate::proactor) stopping: bool,
-    /// The kernel has lost answers, and the driver takes all operations back.
-    pub(in crate::proactor) recovering: bool,
 }

@@ -24,8 +24,11 @@ pub(in crate::proactor) struct Scheduler {
     pub(in crate::proactor) waits: ResourceWaits,
     /// Unix streams that the loop reads once more, because a short read may have left bytes.
     pub(in crate::proactor) rechecks: Rechecks,
-    /// The last `select` took as many events as one call takes: there may be more.
-    pub(in crate::proactor) select_was_full: bool,
+    /// Events may have come before the clock was read, and were not taken: the last `select` took
+    /// as many as one call takes, or it began before.
+    pub(in crate::proactor) may_have_events: bool,
+    /// How many events the last `select` took.
+    pub(in crate::proactor) events: usize,
     /// Completions that were delivered since the last `select`.
     completions_since_select: usize,
     /// Bytes that this turn may still move before it delivers.
@@ -43,7 +46,8 @@ impl Scheduler {
             bulk: VecDeque::new(),
             waits: ResourceWaits::default(),
             rechecks: Rechecks::default(),
-            select_was_full: false,
+            may_have_events: false,
+            events: 0,
             completions_since_select: 0,
             turn_bytes: turn_budget as isize,
             current_bulk: (NIL, 0),

@@ -14,14 +14,15 @@ use crate::proactor::parts::state::{POLLED, QUEUED};
 use crate::words::source::SourceKind;
 
 /// The most events that a selector takes in one wait, whatever the setting is.
-pub(in crate::proactor) const MOST_EVENTS: usize = 1 << 16;
+const MOST_EVENTS: usize = 1 << 16;
 
 impl<K: Kernel> Proactor<K> {
     /// Applies the events of a select. The usual source (P3: its event is applied first) runs at
     /// once; other sources enter the ready queue.
     pub(in crate::proactor) fn apply(&mut self, count: usize) {
         self.stats.counters.events += count as u64;
-        self.sched.select_was_full = count >= self.config.events_per_wait.clamp(1, MOST_EVENTS);
+        self.sched.events = count;
+        self.sched.may_have_events = count >= self.most_events();
         self.outbox.batch.reserve(count);
         // Leases come back between the turns, so one look per turn is enough.
         self.memory.pool.reuse_if_returned();
@@ -46,9 +47,32 @@ impl<K: Kernel> Proactor<K> {
         if K::TASKS && self.files.tasks > 0 {
             self.take_tasks();
         }
-        if K::COMPLETES && !self.kernel_ops.recovering && self.kernel.has_lost() {
-            self.recover();
+    }
+
+    /// How many events one `select` takes. (A kernel may report more.)
+    fn most_events(&self) -> usize {
+        self.config.events_per_wait.clamp(1, MOST_EVENTS)
+    }
+
+    /// Takes everything that had come when the clock was read: what has arrived wins over a
+    /// deadline (C4). Called before the first operation of a turn that ends for its time.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::proactor) fn take_all_events(&mut self) {
+        if self.inbox.remote.is_notified() {
+            self.wake_up();
         }
+        // Of the events that had come, a source has at most four: readiness, and an answer for each
+        // direction. So sources that always have more to tell do not keep the turn.
+        let mut waits = 4 * self.sources.table.len() as usize / self.most_events() + 2;
+        while self.sched.may_have_events && waits > 0 {
+            waits -= 1;
+            if self.look().is_err() {
+                // The next wait meets the same error, and reports it.
+                break;
+            }
+        }
+        self.sched.may_have_events = false;
     }
 
     /// Puts a source to which an event has come into the ready queue if it has anything to try.

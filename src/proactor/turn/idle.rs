@@ -395,7 +395,13 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn end_if_idle(&mut self, index: u32) {
         let now_ns = self.kernel.now_ns();
-        if self.time.idle.is_over(index, now_ns) {
+        if !self.time.idle.is_over(index, now_ns) {
+            return;
+        }
+        // A kernel that has the read may have an answer that was not taken.
+        let name = self.sources[index].name(index);
+        self.take_all_events();
+        if self.state(name).is_some_and(|state| state.has(QUIET)) {
             self.stats.counters.idle_timeouts += 1;
             self.fail_reads(index, ErrorKind::Deadline);
             // A kernel that has a read may still answer. It has ended all the same.

@@ -188,7 +188,7 @@ impl<K: Kernel> Proactor<K> {
     fn run_rechecks(&mut self, due: DueRechecks, no_event: bool) {
         let due = match due {
             DueRechecks::All if !no_event => return,
-            DueRechecks::Old if self.sched.select_was_full => DueRechecks::Oldest,
+            DueRechecks::Old if self.sched.may_have_events => DueRechecks::Oldest,
             due => due,
         };
         // A source that is read may be queued again.
@@ -267,6 +267,8 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         self.apply(count);
+        // The clock was read after the kernel was asked.
+        self.sched.may_have_events |= clocked;
         self.wake_up();
         Ok(())
     }
@@ -306,7 +308,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Asks the selector without blocking.
-    fn look(&mut self) -> io::Result<()> {
+    pub(super) fn look(&mut self) -> io::Result<()> {
         self.before_select();
         let count = self.kernel.select(Some(0))?;
         self.stats.counters.waiting_events += count as u64;
@@ -436,7 +438,7 @@ impl<K: Kernel> Proactor<K> {
     /// Notes that the loop is awake, and takes the requests of other threads.
     #[cold]
     #[inline(never)]
-    fn wake_up(&mut self) {
+    pub(super) fn wake_up(&mut self) {
         self.inbox.is_due = false;
         if self.inbox.remote.unpark() {
             self.take_requests();

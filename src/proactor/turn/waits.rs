@@ -2,7 +2,6 @@
 
 use super::resource_waits::{ResourceWaits, WaitQueue};
 use crate::kernel::Kernel;
-use crate::op::operation::InFlight;
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::{
     READABLE, REGISTERED, UNSETTLED, WAITING, WRITABLE, WRITES_REGISTERED,
@@ -33,11 +32,10 @@ impl<K: Kernel> Proactor<K> {
             while let Some(state) = self.state(name)
                 && state.writes.head != NIL
             {
+                // The kernel has none of these writes, and none was told to end: it gets writes
+                // only of sources that are registered.
                 let head = state.writes.head;
-                // The kernel has none of these writes. A write that was told to end while it waited
-                // keeps a mark, and ends for that reason.
-                let told = std::mem::replace(&mut self.ops[head].in_flight, InFlight::No);
-                self.fail(head, told.ending().unwrap_or(ErrorKind::Os(errno)));
+                self.fail(head, ErrorKind::Os(errno));
             }
             if let Some(state) = self.state(name) {
                 state.flags |= WRITABLE;
@@ -57,8 +55,7 @@ impl<K: Kernel> Proactor<K> {
         let writes = writes || K::QUIET_WRITES && state.kind() == SourceKind::Stream;
         let known = if writes { REGISTERED | WRITES_REGISTERED } else { REGISTERED };
         if state.flags & known != known {
-            let again = state.has(REGISTERED);
-            self.kernel.register(state.fd, state.name(index).key(), writes, again)?;
+            self.kernel.register(state.fd, state.name(index).key(), writes)?;
             state.flags |= known;
         }
         Ok(())

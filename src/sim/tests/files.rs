@@ -280,50 +280,12 @@ fn the_same_seed_is_the_same_work_on_files() {
     let run = |seed| {
         let sim = Sim::with_faults(seed, Faults::all(0.1));
         sim.set_completing(seed % 2 == 0);
-        let sim_has_no_losses = Faults { lost_answer: 0.0, ..Faults::all(0.1) };
-        sim.set_faults(sim_has_no_losses);
         (work(&sim), sim.trace_hash(), sim.now(), sim.injected())
     };
     for seed in [2, 3] {
         assert_eq!(run(seed), run(seed));
     }
     assert_ne!(run(2), run(4));
-}
-
-/// If the answer to file work is lost, the work ends with EIO, and its buffer is left to the
-/// kernel.
-#[test]
-fn lost_answers_of_files_end_with_an_error() {
-    let sim = sim(true, Faults::none());
-    sim.write_file("a", pattern(9_000));
-    let mut watcher = watcher(&sim);
-    let file = open(&mut watcher, "a", both());
-    sim.set_faults(Faults { lost_answer: 1.0, ..Faults::none() });
-    let c = run(&mut watcher, Op::read_at(file, vec![0; 9_000], 0));
-    assert_eq!((c.error_kind(), sim.injected().lost_answer), (EIO, 1));
-    sim.set_faults(Faults::none());
-    assert!(read_at(&mut watcher, file, 9_000, 0) == pattern(9_000));
-}
-
-/// If the answer of a read is lost, the kernel keeps the buffer and the bytes that the read had
-/// moved: the completion has neither. The completion counted bytes without a buffer.
-#[test]
-fn a_read_whose_rest_is_lost_has_no_bytes() {
-    let faults = Faults { lost_answer: 0.3, short_file_read: 0.7, ..Faults::none() };
-    let sim = sim(true, faults);
-    sim.write_file("a", pattern(900));
-    let mut watcher = watcher(&sim);
-    let file = open(&mut watcher, "a", both());
-    let rounds = if cfg!(miri) { 12 } else { 40 };
-    for _ in 0..rounds {
-        sim.drop_caches();
-        let c = run(&mut watcher, Op::read_at(file, vec![0; 900], 0));
-        match &c.result {
-            Err(error) => assert_eq!((c.bytes(), error.buf().len()), (0, 0)),
-            Ok(_) => assert_eq!(c.bytes(), 900),
-        }
-    }
-    assert!(sim.injected().lost_answer > 0 && sim.injected().short_file_read > 0);
 }
 
 /// Cancels reach requests that are not done, and come too late for others.
