@@ -65,6 +65,8 @@ mod conformance {
     pub mod positions;
     #[cfg(unix)]
     pub mod process;
+    #[cfg(unix)]
+    pub mod progress;
     pub mod prompt;
     pub mod queued_leases;
     pub mod quiet;
@@ -585,6 +587,14 @@ macro_rules! system {
                 a_call_tells_the_end_of_records
                 accepted_connections_of_records_end_alike
             }
+            progress {
+                an_error_queue_without_a_reader_lets_the_loop_rest
+                a_half_closed_peer_that_reads_nothing_lets_the_loop_rest
+                a_datagram_socket_that_is_shut_lets_the_loop_rest
+                conditions_that_nobody_waits_for_let_the_loop_rest
+                connects_that_find_no_room_try_less_and_less_often
+                polls_with_a_passed_deadline_have_their_try
+            }
             embedding {
                 data_and_timers_come_through_poll
                 what_is_done_already_needs_no_sleep
@@ -872,6 +882,7 @@ macro_rules! selecting {
                 a_unix_echo_is_read_after_its_event
                 a_first_read_that_finds_bytes_registers_nothing
                 writes_are_explained_by_when_they_went_out
+                drains_with_a_passed_deadline_have_their_try
             }
         }
     };

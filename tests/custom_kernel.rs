@@ -52,6 +52,9 @@ struct State {
     longest: usize,
     answers: VecDeque<FileAnswer>,
     started: usize,
+    /// What accepts answer, in turn; and how many there were.
+    accept_errors: Vec<i32>,
+    accepts: usize,
 }
 
 impl State {
@@ -328,7 +331,11 @@ unsafe impl Calls for Pipes {
     }
 
     fn accept(&mut self, _: RawFd, _: SourceKind) -> Result<Handle, i32> {
-        Err(NOT_THERE)
+        let mut state = self.memory.enter();
+        let at = state.accepts;
+        state.accepts += 1;
+        let errors = &state.accept_errors;
+        Err(if errors.is_empty() { NOT_THERE } else { errors[at % errors.len()] })
     }
 
     fn shed_connection(&mut self, _: RawFd) {}
@@ -567,5 +574,45 @@ fn a_short_write_is_not_the_whole() {
             }
             assert_eq!(memory.enter().file, whole[..written]);
         }
+    }
+}
+
+/// An accept that meets errors makes pauses, also if the errors alternate: each one began the count
+/// anew, and the loop accepted millions of times a second.
+#[test]
+fn accepts_that_fail_in_turns_pause() {
+    const SPAN: Duration = Duration::from_secs(1);
+    for errors in [
+        vec![libc::ECONNABORTED, libc::EPERM],
+        vec![libc::EPERM, libc::EPROTO],
+        vec![libc::ECONNABORTED, libc::EINTR],
+        vec![libc::ECONNABORTED, libc::EMFILE],
+        vec![libc::ENOBUFS, libc::EPERM],
+        vec![libc::ECONNABORTED, libc::EINTR, libc::EPERM, libc::ENETDOWN],
+    ] {
+        let (pipes, ..) = Pipes::new();
+        let (memory, owner) = (Arc::clone(&pipes.memory), Arc::clone(&pipes.owner));
+        memory.enter().accept_errors.clone_from(&errors);
+        let driver = Proactor::with_kernel(pipes, Builder::new().config(), "the test's own".into());
+        let mut watcher = Watcher::with_driver(driver);
+        let handle = Handle::from_virtual(0, SourceKind::Listener, None, owner);
+        let listener = watcher.attach(handle).unwrap();
+        watcher.submit(Op::accept(listener).multishot()).unwrap();
+        let (mut done, mut ended, mut is_over) = (Completions::new(), false, false);
+        // A second of the kernel's clock.
+        watcher.submit(Op::timer(SPAN)).unwrap();
+        while !is_over {
+            watcher.wait(&mut done).unwrap();
+            for c in done.drain(..) {
+                ended |= c.source == listener;
+                is_over |= matches!(c.result, Ok(Done::Timer));
+            }
+        }
+        let accepts = memory.enter().accepts;
+        let turns = watcher.counters().turns;
+        // 40 pauses, with 1024 errors between them if peers can cause all of them.
+        assert!((16..60_000).contains(&accepts), "{errors:?}: {accepts} accepts in a second");
+        assert!(turns < 10_000, "{errors:?}: {turns} turns in a second");
+        assert!(!ended || !errors.contains(&libc::ECONNABORTED), "{errors:?}");
     }
 }

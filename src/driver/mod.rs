@@ -92,8 +92,9 @@
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
-//!   cannot starve the others. No operation on a file keeps the loop's thread waiting for the disk
-//!   or the file system. Accepts wait while the source table is full.
+//!   cannot starve the others. No turn without progress: a condition that no operation clears, and
+//!   errors that come again and again, let the loop rest. No operation on a file keeps the loop's
+//!   thread waiting for the disk or the file system. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
 //! - **C11 readiness.** [`Op::readable`] and [`Op::writable`] take nothing and wait behind nothing.

@@ -113,8 +113,9 @@ impl Op {
     /// # Platforms
     ///
     /// Every driver calls a non-blocking connect(2). While the backlog of a Unix listener is full,
-    /// Linux refuses with `EAGAIN`, and the driver tries again every millisecond. Windows has no
-    /// Unix sockets (`EAFNOSUPPORT`). The simulation connects to its own listeners.
+    /// Linux refuses with `EAGAIN`, and the driver tries again, with [growing
+    /// pauses](Op#errors-of-every-operation). Windows has no Unix sockets (`EAFNOSUPPORT`). The
+    /// simulation connects to its own listeners.
     ///
     /// # Cancellation
     ///

@@ -176,8 +176,8 @@ impl Op {
     /// can go unseen.
     ///
     /// No selector reports when the queue of a Unix receiver has room again. So while that queue is
-    /// full, the driver tries every millisecond. On macOS and FreeBSD a connected socket takes no
-    /// address (`EISCONN`).
+    /// full, the driver tries again and again, with [growing pauses](Op#errors-of-every-operation).
+    /// On macOS and FreeBSD a connected socket takes no address (`EISCONN`).
     ///
     /// # Cancellation
     ///

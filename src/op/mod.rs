@@ -102,8 +102,12 @@ use crate::{Builder, Completion, Done, Error, ErrorKind, Limit, Overflow, Refusa
 ///   code has closed the descriptor.
 ///
 /// `EINTR`, and `EAGAIN` of reads, writes and accepts, never end an operation on a socket or pipe:
-/// the driver waits, and tries again. When such a call fails with `ENOBUFS` or `ENOMEM`, the driver
-/// tries again every millisecond.
+/// the driver waits, and tries again. When no event will tell that another try is worth it (after
+/// `ENOBUFS`, `ENOMEM`, and where a page of an operation says so), the driver pauses
+/// first: for a millisecond, and twice as long after each further vain try, up to 32 milliseconds.
+/// The pauses are of one direction of one source, they begin anew when it has moved, and a cancel
+/// or a deadline does not wait for their end. On the poll driver a direction also pauses while a
+/// condition holds that no try clears, for example an error in a queue that nobody reads.
 ///
 /// # Cancellation of every operation
 ///

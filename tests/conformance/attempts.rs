@@ -2,6 +2,7 @@
 //! these attempts.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use windlass::{Done, Op, Watcher};
 
@@ -126,5 +127,47 @@ pub fn writes_are_explained_by_when_they_went_out<H: Harness>() {
     b.end(long);
     b.end(behind);
     b.watcher.abort(pipe);
+    b.expect_all_ended();
+}
+
+/// More sockets have room again than one wait tells of: what waits for a short queue has its try.
+pub fn drains_with_a_passed_deadline_have_their_try<H: Harness>() {
+    let mut b = H::bench_with(windlass::Watcher::builder().events_per_wait(1));
+    let mut scenes = Vec::new();
+    for _ in 0..8 {
+        let (here, there) = system::tcp_pair();
+        let here = b.watcher.attach(here).unwrap();
+        b.narrow(here);
+        let write = b.submit(Op::write(here, vec![7; 8 << 20]));
+        scenes.push((here, there, write));
+    }
+    b.look();
+    let mut drains = Vec::new();
+    let due = b.watcher.update_now() + Duration::from_millis(60);
+    for &(here, ..) in &scenes {
+        let queued = b.watcher.queued_bytes(here).unwrap();
+        assert!(queued > 0);
+        drains.push(b.submit(Op::wait_drained(here, queued - 1).deadline(due)));
+    }
+    for (here, there, _) in &scenes {
+        there.set_nonblocking(true).unwrap();
+        let mut memory = vec![0; 1 << 20];
+        until("there is room", || {
+            while (&*there).read(&mut memory).is_ok() {}
+            b.watcher.fd(*here).is_ok_and(system::is_writable)
+        });
+    }
+    // The loop is busy until all deadlines have passed.
+    while std::time::Instant::now() <= due {
+        std::hint::spin_loop();
+    }
+    for drain in drains {
+        let c = b.end(drain);
+        assert!(matches!(c.result, Ok(Done::Drained)), "{c:?}");
+    }
+    for (here, _, write) in scenes {
+        b.watcher.abort(here);
+        assert!(b.end(write).result.is_err());
+    }
     b.expect_all_ended();
 }

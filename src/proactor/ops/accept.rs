@@ -7,14 +7,10 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::READ_PAUSED;
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::sys::net;
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::SourceKind;
-
-/// How long accepts pause when descriptors have run out.
-const SHORTAGE_PAUSE_NS: u64 = 20_000_000;
 
 /// An accept counts for at least this many bytes of a source's share of a turn.
 const ACCEPT_COST: usize = 1024;
@@ -22,15 +18,13 @@ const ACCEPT_COST: usize = 1024;
 /// A share of a turn pays for at most this many accepts.
 const MOST_ACCEPTS: usize = 256;
 
-/// Errors in a row after which accepts pause.
-const ERRORS_PER_PAUSE: u32 = 16;
-
-/// Pauses with the same error after which the accept ends with it: about a second.
-const PAUSES_BEFORE_END: u32 = 50;
-
-/// Errors in a row after which accepts pause, if peers can cause such errors: a whole backlog may
-/// have them.
-const ABORTS_PER_PAUSE: u32 = 1024;
+/// Accepts pause when the errors in a row count for so much. A whole backlog may have errors that
+/// peers cause, so these count for 1.
+const ERRORS_PER_PAUSE: u32 = 1024;
+/// What an error counts for that neither a peer nor a signal causes.
+const OWN_ERROR: u32 = 64;
+/// So many of these errors in a row end the accept: fifty pauses, more than a second.
+const MOST_OWN_ERRORS: u64 = 800;
 
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
@@ -56,11 +50,11 @@ impl<K: Kernel> Proactor<K> {
         match self.kernel.calls_mut().accept(state.fd, state.kind()) {
             Ok(handle) => {
                 self.outbox.accepted += 1;
-                self.ops[slot].count = 0;
+                self.no_errors(slot);
                 self.finish_read(index, slot, Ok(Done::Accepted(handle)));
             }
             Err(libc::EAGAIN) => {
-                self.ops[slot].count = 0;
+                self.no_errors(slot);
                 self.block_read(index);
             }
             Err(errno) if net::is_of_connection(errno) => self.accept_failed(index, slot, errno),
@@ -68,13 +62,17 @@ impl<K: Kernel> Proactor<K> {
                 self.stats.counters.descriptor_shortages += 1;
                 let fd = state.fd;
                 self.kernel.calls_mut().shed_connection(fd);
-                self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
+                self.pause(index, READ_PAUSED);
             }
             Err(libc::ENOBUFS | libc::ENOMEM) => {
-                self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS);
+                self.pause(index, READ_PAUSED);
             }
             Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
         }
+    }
+
+    fn no_errors(&mut self, slot: u32) {
+        (self.ops[slot].count, self.ops[slot].offset) = (0, 0);
     }
 
     /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter
@@ -86,23 +84,20 @@ impl<K: Kernel> Proactor<K> {
         self.stats.counters.accept_errors += 1;
         let op = &mut self.ops[slot];
         // An accept does not use these fields otherwise: they hold the range of a file.
-        let (errors, last) = (&mut op.count, &mut op.offset);
-        if *last != errno as u64 {
-            (*errors, *last) = (0, errno as u64);
+        let (errors, own_errors) = (&mut op.count, &mut op.offset);
+        if matches!(errno, libc::ECONNABORTED | libc::EINTR) {
+            (*errors, *own_errors) = (*errors + 1, 0);
+        } else {
+            (*errors, *own_errors) = (*errors + OWN_ERROR, *own_errors + 1);
         }
-        *errors += 1;
-        let harmless = matches!(errno, libc::ECONNABORTED | libc::EINTR);
-        let run = if harmless { ABORTS_PER_PAUSE } else { ERRORS_PER_PAUSE };
-        if *errors % run != 0 {
-            return;
-        }
-        if *errors == ERRORS_PER_PAUSE * PAUSES_BEFORE_END && !harmless {
+        if *own_errors == MOST_OWN_ERRORS {
             return self.fail(slot, ErrorKind::Os(errno));
         }
-        if harmless {
+        // Errors of any kind count: they may alternate.
+        if *errors >= ERRORS_PER_PAUSE {
             *errors = 0;
+            self.pause(index, READ_PAUSED);
         }
-        self.pause(index, READ_PAUSED, SHORTAGE_PAUSE_NS);
     }
 }
 

@@ -10,7 +10,6 @@ use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{
     CONNECTING, DUPLICATED, PREPARED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
 };
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
@@ -70,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
     /// Handles the outcome of a connect: done, in progress, or to be tried again.
     pub(in crate::proactor) fn connecting(&mut self, index: u32, slot: u32, how: Connecting) {
         if how == Connecting::Full {
-            return self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+            return self.pause(index, WRITE_PAUSED);
         }
         let address = self.ops[slot].address.take();
         self.memory.keep_address(address);

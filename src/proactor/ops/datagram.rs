@@ -21,7 +21,6 @@ use crate::proactor::ops::timer::absolute;
 use crate::proactor::ops::{Submitted, TRIED};
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::WRITE_PAUSED;
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::address::Address;
 use crate::words::error::Refusal;
@@ -363,7 +362,7 @@ impl<K: Kernel> Proactor<K> {
     fn sent_or_paused(&mut self, index: u32, slot: u32, is_unix: bool, moved: isize) {
         if moved == -(libc::EAGAIN as isize) && is_unix {
             // No edge tells that the receiver's queue has room again (unix(7)).
-            self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+            self.pause(index, WRITE_PAUSED);
         } else {
             self.sent(index, slot, moved);
         }

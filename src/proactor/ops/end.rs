@@ -9,7 +9,7 @@
 use crate::completion::{Completion, Done};
 use crate::kernel::{Calls, Kernel};
 use crate::op::operation::{InFlight, Operation};
-use crate::op::{Family, WaitsIn};
+use crate::op::{Family, OpCode, WaitsIn};
 use crate::proactor::ops::race::OF_SOURCE;
 use crate::proactor::ops::read::was_inline;
 use crate::proactor::ops::timer::moved_ticket;
@@ -17,8 +17,8 @@ use crate::proactor::ops::write::is_nothing;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{
     ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, INLINE_READ, INLINE_TICKET, POLLED, POLLS,
-    READ_BUSY, READABLE, READS, REGISTERED, RESERVED, TO_RECHECK, WAITING, WRITABLE, WRITE_BUSY,
-    WRITES,
+    READ_BUSY, READ_PAUSED, READABLE, READS, REGISTERED, RESERVED, TO_RECHECK, WAITING, WRITABLE,
+    WRITE_BUSY, WRITE_PAUSED, WRITES,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::error::{Error, ErrorKind};
@@ -48,6 +48,7 @@ impl<K: Kernel> Proactor<K> {
             self.ops.deadlines.remove(slot);
             self.ops.table.vacate(slot);
         }
+        self.time.moved(source, READ_PAUSED);
         self.stats.continued += u64::from(more);
         self.outbox
             .batch
@@ -67,6 +68,7 @@ impl<K: Kernel> Proactor<K> {
         let has_none = code.names_no_source() && op.count != OF_SOURCE;
         let source = if has_none { Source::NONE } else { self.sources[index].name(index) };
         self.remove(slot);
+        self.time.moved(source, WRITE_PAUSED);
         self.outbox.push(code, source, ticket, token, result);
     }
 
@@ -223,7 +225,7 @@ impl<K: Kernel> Proactor<K> {
         let generation = self.ops[slot].generation();
         self.take_all_events();
         let Some(op) = self.ops.table.find(slot, generation) else { return true };
-        let index = op.source;
+        let (index, code) = (op.source, op.code);
         if index == NIL {
             return false;
         }
@@ -235,6 +237,9 @@ impl<K: Kernel> Proactor<K> {
             }
             self.run_reads(index, &mut left);
         } else if state.writes.head == slot {
+            self.run_writes(index, &mut left);
+        } else if code == OpCode::WaitDrained {
+            // The writes that it waits for may have room.
             self.run_writes(index, &mut left);
         } else if state.has(POLLED) {
             self.run_polls(index);

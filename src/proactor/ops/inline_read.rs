@@ -132,6 +132,9 @@ impl<K: Kernel> Proactor<K> {
     fn run_inline_read_on(&mut self, index: u32, got: Received, room: u32) -> bool {
         if got.moved <= 0 {
             self.inline_read_stopped(index, got);
+            if !K::EDGES && got.moved == -(libc::EAGAIN as isize) {
+                self.pause_vain(index, READABLE);
+            }
         } else {
             self.inline_read_done(index, got, room, None);
         }

@@ -25,7 +25,6 @@ use crate::proactor::ops::timer::absolute;
 use crate::proactor::parts::state::{
     CONNECTING, POLLED, READ_PAUSED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
 };
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::sys::fd::RawFd;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
@@ -207,7 +206,7 @@ impl<K: Kernel> Proactor<K> {
         if how == Connecting::Full {
             self.ops.table[slot].address = Some(race.addresses[which].clone());
             self.sources[index].flags |= WRITABLE;
-            self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS);
+            self.pause(index, WRITE_PAUSED);
         } else if let Err(errno) = self.register(index, true) {
             self.end_attempt(index);
             return Err(errno);

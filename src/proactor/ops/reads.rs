@@ -14,7 +14,6 @@ use crate::proactor::parts::state::{
     SourceState, TO_RECHECK, UNSETTLED,
 };
 use crate::proactor::rechecks::Rechecks;
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::words::error::ErrorKind;
 use crate::words::source::SourceKind;
 
@@ -63,7 +62,7 @@ impl<K: Kernel> Proactor<K> {
             libc::EAGAIN => self.block_read(index),
             libc::EINTR => {}
             // The kernel is out of memory. The connection is not at fault.
-            libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED, MEMORY_PAUSE_NS),
+            libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED),
             errno => return Some(ErrorKind::Os(errno)),
         }
         None

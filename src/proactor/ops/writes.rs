@@ -4,7 +4,6 @@
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::WRITE_PAUSED;
-use crate::proactor::turn::waits::MEMORY_PAUSE_NS;
 use crate::words::error::ErrorKind;
 
 impl<K: Kernel> Proactor<K> {
@@ -34,7 +33,7 @@ impl<K: Kernel> Proactor<K> {
             libc::EAGAIN => self.block_write(index),
             libc::EINTR => {}
             // No edge says that the kernel has memory again.
-            libc::ENOBUFS | libc::ENOMEM => self.pause(index, WRITE_PAUSED, MEMORY_PAUSE_NS),
+            libc::ENOBUFS | libc::ENOMEM => self.pause(index, WRITE_PAUSED),
             errno => return Some(ErrorKind::Os(errno)),
         }
         None

@@ -29,6 +29,9 @@ pub(in crate::proactor) struct Scheduler {
     pub(in crate::proactor) may_have_events: bool,
     /// How many events the last `select` took.
     pub(in crate::proactor) events: usize,
+    /// By source: the directions that an event has made worth trying since the source last ran.
+    /// Only for a selector without edges.
+    pub(in crate::proactor) reported: Vec<u32>,
     /// Completions that were delivered since the last `select`.
     completions_since_select: usize,
     /// Bytes that this turn may still move before it delivers.
@@ -48,11 +51,21 @@ impl Scheduler {
             rechecks: Rechecks::default(),
             may_have_events: false,
             events: 0,
+            reported: Vec::new(),
             completions_since_select: 0,
             turn_bytes: turn_budget as isize,
             current_bulk: (NIL, 0),
             skipped_bulk: false,
         }
+    }
+
+    /// Notes that an event has made directions of a source worth trying.
+    pub(in crate::proactor) fn note_event(&mut self, index: u32, directions: u32) {
+        let at = index as usize;
+        if self.reported.len() <= at {
+            self.reported.resize(at + 1, 0);
+        }
+        self.reported[at] = directions;
     }
 
     /// Whether any source is queued.

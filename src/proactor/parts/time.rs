@@ -1,9 +1,16 @@
 //! The clock of a driver, and times that end something other than operations.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use crate::proactor::turn::idle::Idle;
 use crate::words::source::Source;
+
+/// How long the first pause of a direction is, and how long the longest one: the next one after a
+/// vain try is twice as long. Fifty connects that wait for room try 1,600 times a second in all,
+/// and room is found at most so much later.
+const FIRST_PAUSE_NS: u64 = 1_000_000;
+const LONGEST_PAUSE_NS: u64 = 32_000_000;
 
 /// The clock of a driver, pauses, and idle timeouts.
 pub(in crate::proactor) struct Time {
@@ -14,6 +21,11 @@ pub(in crate::proactor) struct Time {
     pub(in crate::proactor) reported_ns: Cell<u64>,
     /// Directions that are tried again after a pause.
     pub(in crate::proactor) paused: Vec<Pause>,
+    /// The last pauses of directions that have not moved since, by source and flag: until when, and
+    /// for how long.
+    last: HashMap<(Source, u32), (u64, u64)>,
+    /// `last` is looked through for what is out of date when it has so many entries.
+    most_last: usize,
     /// The idle timeouts of sources.
     pub(in crate::proactor) idle: Idle,
 }
@@ -29,7 +41,41 @@ pub(in crate::proactor) struct Pause {
 
 impl Time {
     pub(in crate::proactor) fn new() -> Time {
-        Time { now_ns: 0, reported_ns: Cell::new(0), paused: Vec::new(), idle: Idle::new() }
+        Time {
+            now_ns: 0,
+            reported_ns: Cell::new(0),
+            paused: Vec::new(),
+            last: HashMap::new(),
+            most_last: 64,
+            idle: Idle::new(),
+        }
+    }
+
+    /// Begins a pause of a direction: twice as long as the last one, if the direction was tried in
+    /// vain soon after that.
+    pub(in crate::proactor) fn pause(&mut self, source: Source, flag: u32, now_ns: u64) {
+        if self.last.len() >= self.most_last {
+            self.last.retain(|_, (until_ns, span_ns)| now_ns <= *until_ns + *span_ns);
+            self.most_last = 64.max(2 * self.last.len());
+        }
+        let last = self.last.get(&(source, flag));
+        let span_ns = match last {
+            Some((until_ns, span_ns)) if now_ns <= until_ns.saturating_add(*span_ns) => {
+                LONGEST_PAUSE_NS.min(2 * span_ns)
+            }
+            _ => FIRST_PAUSE_NS,
+        };
+        let until_ns = now_ns.saturating_add(span_ns);
+        self.last.insert((source, flag), (until_ns, span_ns));
+        self.paused.push(Pause { until_ns, source, flag });
+    }
+
+    /// Notes that a direction has moved: its next pause is short.
+    #[inline(always)]
+    pub(in crate::proactor) fn moved(&mut self, source: Source, flag: u32) {
+        if !self.last.is_empty() {
+            self.last.remove(&(source, flag));
+        }
     }
 
     /// When the first pause ends.

@@ -10,7 +10,7 @@
 
 use crate::kernel::{FILES, Kernel, WAKE};
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{POLLED, QUEUED};
+use crate::proactor::parts::state::{POLLED, QUEUED, READABLE, WRITABLE};
 use crate::words::source::SourceKind;
 
 /// The most events that a selector takes in one wait, whatever the setting is.
@@ -88,6 +88,9 @@ impl<K: Kernel> Proactor<K> {
             return;
         };
         let source = state.name(index);
+        if !K::EDGES {
+            self.sched.note_event(index, state.flags & (READABLE | WRITABLE));
+        }
         let worth = state.has(POLLED) || state.can_read() || state.can_write();
         if !worth || state.has(QUEUED) {
             return;

@@ -13,7 +13,8 @@ use crate::completion::verbs::Wait;
 use crate::driver::config::Config;
 use crate::kernel::Kernel;
 use crate::proactor::parts::state::{
-    FULL, POLLED, QUEUED, QUIET, READABLE, REGISTERED, TO_RECHECK, WRITABLE, WRITES,
+    FULL, POLLED, QUEUED, QUIET, READ_PAUSED, READABLE, REGISTERED, TO_RECHECK, WRITABLE,
+    WRITE_PAUSED, WRITES,
 };
 use crate::proactor::parts::time::Pause;
 use crate::proactor::rechecks::DueRechecks;
@@ -293,10 +294,10 @@ impl<K: Kernel> Proactor<K> {
                 continue;
             }
             let mut on = Ready::NONE;
-            if state.has_reads() && !state.has(READABLE) {
+            if state.has_reads() && !state.has(READABLE | READ_PAUSED) {
                 on |= Ready::READABLE;
             }
-            if state.has(WRITES) && !state.has(WRITABLE) {
+            if state.has(WRITES) && !state.has(WRITABLE | WRITE_PAUSED) {
                 on |= Ready::WRITABLE;
             }
             let polled = self.polled_for(index);
@@ -388,7 +389,8 @@ impl<K: Kernel> Proactor<K> {
         let index = source.index();
         let state = self.sources.table.find(index, source.generation())?;
         state.flags &= !QUEUED;
-        if state.has(POLLED) {
+        let before = if K::EDGES { None } else { self.event_to_run(index) };
+        if self.sources[index].has(POLLED) {
             self.run_polls(index);
         }
         // A write may end the source. Its vacant slot has no operations, so the reads find nothing
@@ -398,10 +400,44 @@ impl<K: Kernel> Proactor<K> {
         self.run_writes(index, &mut write_left);
         left -= write_share - write_left;
         self.run_reads(index, &mut left);
+        if let Some((event, progress)) = before
+            && progress == self.progress(index)
+            && self.state(source).is_some()
+        {
+            self.pause_vain(index, event);
+        }
         if self.sources[index].has(QUIET) {
             self.end_if_idle(index);
         }
         Some(left)
+    }
+
+    /// The directions that an event has made worth trying for a source that runs, and its progress
+    /// before it runs; none if no event has.
+    fn event_to_run(&mut self, index: u32) -> Option<(u32, (usize, isize, u32, u64))> {
+        let event = self.sched.reported.get_mut(index as usize).map(std::mem::take)?;
+        (event != 0).then(|| (event, self.progress(index)))
+    }
+
+    /// What changes when an operation of the source moves anything, or ends.
+    fn progress(&self, index: u32) -> (usize, isize, u32, u64) {
+        let queued = self.sources[index].queued_bytes;
+        (self.outbox.batch.len(), self.sched.turn_bytes, queued, self.stats.quiet_done)
+    }
+
+    /// Lets the directions pause that an event has reported in vain. Without edges the selector
+    /// would report a condition that no try clears (an error in a queue, a socket that is shut)
+    /// again and again.
+    pub(in crate::proactor) fn pause_vain(&mut self, index: u32, event: u32) {
+        let state = &self.sources[index];
+        let reads = event & READABLE != 0 && state.has_reads() && !state.has(READABLE);
+        let writes = event & WRITABLE != 0 && state.has(WRITES) && !state.has(WRITABLE);
+        if reads {
+            self.pause(index, READ_PAUSED);
+        }
+        if writes {
+            self.pause(index, WRITE_PAUSED);
+        }
     }
 
     /// Puts a source that has used up its share back into the queue.

@@ -6,13 +6,9 @@ use crate::proactor::Proactor;
 use crate::proactor::parts::state::{
     READABLE, REGISTERED, UNSETTLED, WAITING, WRITABLE, WRITES_REGISTERED,
 };
-use crate::proactor::parts::time::Pause;
 use crate::words::error::ErrorKind;
 use crate::words::source::{Source, SourceKind};
 use crate::words::table::NIL;
-
-/// How long a direction pauses when the kernel's memory has run out.
-pub(in crate::proactor) const MEMORY_PAUSE_NS: u64 = 1_000_000;
 
 impl<K: Kernel> Proactor<K> {
     /// Reads are not worth trying until the selector says so.
@@ -61,16 +57,18 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Tries a direction again when `span_ns` has passed.
-    pub(in crate::proactor) fn pause(&mut self, index: u32, which: u32, span_ns: u64) {
+    /// Tries a direction again after a while, of which no event will tell: the kernel has no memory
+    /// or no descriptor, the backlog of a Unix listener is full, errors come one after the other,
+    /// or a condition holds that no try clears. The pauses of a direction that stays so grow.
+    #[cold]
+    pub(in crate::proactor) fn pause(&mut self, index: u32, which: u32) {
         let state = &mut self.sources[index];
         if state.has(which) {
             return;
         }
         state.flags |= which;
         let name = state.name(index);
-        let until_ns = self.kernel.now_ns().saturating_add(span_ns);
-        self.time.paused.push(Pause { until_ns, source: name, flag: which });
+        self.time.pause(name, which, self.kernel.now_ns());
     }
 
     /// A read of the source waits for a swap buffer.
