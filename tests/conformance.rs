@@ -584,7 +584,6 @@ macro_rules! system {
                 an_end_of_records_ends_what_waits
                 records_of_a_multishot_end_once
                 a_read_exact_of_records_ends_with_what_it_has
-                a_call_tells_the_end_of_records
                 accepted_connections_of_records_end_alike
             }
             progress {

@@ -40,7 +40,6 @@ impl<D: Driver> Watcher<D> {
     ///
     /// - `WouldBlock`: nothing has arrived. Wait for an [`Op::readable`]. (That the system
     ///   has no memory for the call is told in the same way.)
-    /// - `UnexpectedEof`: the end of a seqpacket connection, where 0 bytes are an empty record.
     /// - `ECONNRESET`, `ETIMEDOUT` …: the connection is broken.
     /// - `ENOTCONN`: the source is not connected (yet).
     /// - [`Refusal::Busy`]: reads of the source are in flight.

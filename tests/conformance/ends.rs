@@ -116,24 +116,6 @@ pub fn records_of_a_multishot_end_once<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// The call that receives at once tells the end apart, too.
-pub fn a_call_tells_the_end_of_records<H: Harness>() {
-    let mut b = H::bench();
-    let Some((here, there)) = records(&mut b) else { return };
-    for text in ["ab", ""] {
-        there.send(text.as_bytes()).unwrap();
-    }
-    drop(there);
-    let mut memory = [0; 9];
-    assert_eq!(b.watcher.recv(here, &mut memory).unwrap(), 2);
-    assert_eq!(b.watcher.recv(here, &mut memory).unwrap(), 0);
-    for _ in 0..2 {
-        let end = b.watcher.recv(here, &mut memory).unwrap_err();
-        assert_eq!(end.kind(), std::io::ErrorKind::UnexpectedEof);
-    }
-    b.expect_all_ended();
-}
-
 /// A `read_exact` gathers records; empty ones add nothing, and the end leaves what there is.
 pub fn a_read_exact_of_records_ends_with_what_it_has<H: Harness>() {
     let mut b = H::bench();

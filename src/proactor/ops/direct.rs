@@ -84,10 +84,6 @@ impl<K: Kernel> Proactor<K> {
         if got.moved < 0 {
             return Err(vain(self.read_blocked(index, got.moved)));
         }
-        if got.end {
-            // 0 bytes would be an empty record.
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
         let moved = got.moved as usize;
         if moved > 0 || kind.is_message() {
             self.note_bytes(index);
