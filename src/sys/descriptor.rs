@@ -111,9 +111,25 @@ pub(crate) fn reopen(fd: RawFd) -> io::Result<bool> {
     if terminal_of(new.as_raw_fd()) != terminal {
         return Ok(false);
     }
-    // SAFETY: no memory is passed; the caller owns `fd`.
-    cvt!(unsafe { libc::dup3(new.as_raw_fd(), fd, libc::O_CLOEXEC) })?;
+    replace(new.as_raw_fd(), fd)?;
     Ok(true)
+}
+
+/// Puts a duplicate of `new`, closed on exec, under the number `old`.
+pub(crate) fn replace(new: RawFd, old: RawFd) -> io::Result<()> {
+    // The crate libc has no dup3(2) for Android.
+    // SAFETY: no memory is passed; the caller owns both numbers.
+    #[cfg(target_os = "android")]
+    cvt!(unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) })?;
+    // SAFETY: as above.
+    #[cfg(not(any(target_vendor = "apple", target_os = "android")))]
+    cvt!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
+    // SAFETY: as above.
+    #[cfg(target_vendor = "apple")]
+    cvt!(unsafe { libc::dup2(new, old) })?;
+    #[cfg(target_vendor = "apple")]
+    set_cloexec(old)?;
+    Ok(())
 }
 
 /// The number of the terminal that `fd` belongs to.

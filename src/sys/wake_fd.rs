@@ -7,6 +7,7 @@
 
 use std::io;
 
+use crate::sys::descriptor;
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::step;
 use crate::sys::waker::Wake;
@@ -71,27 +72,10 @@ impl WakeFd {
     pub(crate) fn renew(&mut self) -> io::Result<()> {
         let fresh = WakeFd::new()?;
         for (new, old) in [(fresh.raw(), self.raw()), (fresh.writer(), self.writer())] {
-            replace(new, old)?;
+            descriptor::replace(new, old)?;
         }
         Ok(())
     }
-}
-
-/// Puts a duplicate of `new`, closed on exec, under the number `old`.
-fn replace(new: RawFd, old: RawFd) -> io::Result<()> {
-    // The crate libc has no dup3(2) for Android.
-    // SAFETY: no memory is passed; the caller owns both numbers.
-    #[cfg(target_os = "android")]
-    crate::sys::cvt!(unsafe { libc::syscall(libc::SYS_dup3, new, old, libc::O_CLOEXEC) })?;
-    // SAFETY: as above.
-    #[cfg(not(any(target_vendor = "apple", target_os = "android")))]
-    crate::sys::cvt!(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) })?;
-    // SAFETY: as above.
-    #[cfg(target_vendor = "apple")]
-    crate::sys::cvt!(unsafe { libc::dup2(new, old) })?;
-    #[cfg(target_vendor = "apple")]
-    crate::sys::descriptor::set_cloexec(old)?;
-    Ok(())
 }
 
 impl Wake for WakeFd {
