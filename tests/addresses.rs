@@ -10,8 +10,8 @@ mod common;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 
 use common::*;
 use windlass::driver::Auto;
@@ -49,6 +49,10 @@ fn names(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory");
     entries.map(|entry| entry.expect("its entry").path()).collect()
 }
+
+/// A child that is just being made has copies of all sockets: one that was dropped meanwhile is
+/// still open, and its path in use.
+static CHILDREN: Mutex<()> = Mutex::new(());
 
 /// Several servers find the same path without a listener. Exactly one of them has it in the end,
 /// and clients reach that one. A server removed the path that another one had just bound: then both
@@ -98,12 +102,14 @@ fn race(leave: fn(&Path), bind: impl Fn(&mut Watcher, &Address) -> bool + Sync, 
 
 #[test]
 fn one_of_several_listeners_takes_a_left_path() {
+    let _alone = CHILDREN.lock();
     let listen = |watcher: &mut Watcher, at: &Address| watcher.listen(at.clone()).is_ok();
     race(leave_listener, listen, |path| drop(UnixStream::connect(path).expect("it listens")));
 }
 
 #[test]
 fn one_of_several_datagram_sockets_takes_a_left_path() {
+    let _alone = CHILDREN.lock();
     let bind = |watcher: &mut Watcher, at: &Address| {
         watcher.bind_datagram(at.clone(), DatagramOptions::default()).is_ok()
     };
@@ -117,6 +123,7 @@ fn one_of_several_datagram_sockets_takes_a_left_path() {
 /// Only a socket that nobody has open makes room: everything else stays as it is.
 #[test]
 fn what_is_in_use_or_no_socket_stays() {
+    let _alone = CHILDREN.lock();
     for driver in drivers() {
         let mut b = bench(driver);
         let directory = system::Directory::new();
@@ -161,6 +168,7 @@ fn what_is_in_use_or_no_socket_stays() {
 /// The end of a listener leaves the path alone, which may be its successor's by then.
 #[test]
 fn the_end_of_a_listener_leaves_the_path_of_its_successor() {
+    let _alone = CHILDREN.lock();
     for driver in drivers() {
         let directory = system::Directory::new();
         let path = directory.at("path");
@@ -178,6 +186,7 @@ fn the_end_of_a_listener_leaves_the_path_of_its_successor() {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_abstract_name_is_free_when_its_socket_is_closed() {
+    let _alone = CHILDREN.lock();
     for driver in drivers() {
         let mut b = bench(driver);
         let name = format!("windlass-{}-{driver:?}", std::process::id());
@@ -216,6 +225,7 @@ fn serve(b: &mut Bench<Auto>, directory: &Path, ports: [u16; 2]) -> Result<Serve
 /// stayed taken for some milliseconds, because requests of the ring outlived the process.
 #[test]
 fn the_addresses_of_a_killed_process_are_free() {
+    let _alone = CHILDREN.lock();
     const NAME: &str = "the_addresses_of_a_killed_process_are_free";
     const ROUNDS: usize = 8;
     for driver in drivers() {

@@ -10,8 +10,8 @@ mod common;
 
 mod conformance {
     pub mod accept_connect;
-    #[cfg(unix)]
     pub mod arrived;
+    #[cfg(unix)]
     pub mod attempts;
     pub mod back_pressure;
     #[cfg(unix)]

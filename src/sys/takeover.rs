@@ -34,10 +34,10 @@ const TRIES: usize = 16;
 pub(super) fn bind(fd: RawFd, at: &RawAddress) -> io::Result<()> {
     match (bind_once(fd, at), at.path()) {
         (Err(error), Some(path)) if error.raw_os_error() == Some(libc::EADDRINUSE) => {
-            if remove_left(at, &path)? {
-                bind_once(fd, at)
-            } else {
-                Err(error)
+            // The lock is kept until the path is bound.
+            match remove_left(at, &path)? {
+                Some(_lock) => bind_once(fd, at),
+                None => Err(error),
             }
         }
         (answer, _) => answer,
@@ -50,13 +50,14 @@ fn bind_once(fd: RawFd, at: &RawAddress) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the path if it is that of a socket which nobody has open. True if it is free now.
-fn remove_left(at: &RawAddress, path: &Path) -> io::Result<bool> {
-    let Some(_lock) = Takeover::begin(path)? else { return Ok(false) };
+/// Removes the path if it is that of a socket which nobody has open. Returns the lock if the path is
+/// free now.
+fn remove_left(at: &RawAddress, path: &Path) -> io::Result<Option<Takeover>> {
+    let Some(lock) = Takeover::begin(path)? else { return Ok(None) };
     match path.symlink_metadata() {
         Ok(meta) if meta.file_type().is_socket() => {}
-        Ok(_) => return Ok(false),
-        Err(error) => return Ok(error.kind() == io::ErrorKind::NotFound),
+        Ok(_) => return Ok(None),
+        Err(error) => return Ok((error.kind() == io::ErrorKind::NotFound).then_some(lock)),
     }
     // The probe is of another type, so that a listener answers EPROTOTYPE, also before its
     // listen(2), and sees no connection.
@@ -65,7 +66,7 @@ fn remove_left(at: &RawAddress, path: &Path) -> io::Result<bool> {
     if is_left {
         std::fs::remove_file(path)?;
     }
-    Ok(is_left)
+    Ok(is_left.then_some(lock))
 }
 
 /// The lock of a path that is taken over.

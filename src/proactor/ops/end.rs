@@ -9,7 +9,8 @@
 use crate::completion::{Completion, Done};
 use crate::kernel::{Calls, Kernel};
 use crate::op::operation::{InFlight, Operation};
-use crate::op::{Family, OpCode, WaitsIn};
+use crate::op::{Family, WaitsIn};
+use crate::proactor::ops::poll::is_drain;
 use crate::proactor::ops::race::OF_SOURCE;
 use crate::proactor::ops::read::was_inline;
 use crate::proactor::ops::timer::moved_ticket;
@@ -238,7 +239,7 @@ impl<K: Kernel> Proactor<K> {
             self.run_reads(index, &mut left);
         } else if state.writes.head == slot {
             self.run_writes(index, &mut left);
-        } else if code == OpCode::WaitDrained {
+        } else if is_drain(code) {
             // The writes that it waits for may have room.
             self.run_writes(index, &mut left);
         } else if state.has(POLLED) {
