@@ -42,7 +42,7 @@ mod worlds;
 use counts::Counts;
 use model::draw::{case, case_with_threads};
 use model::state::Model;
-use model::steps::{Case, Ending, Keep, Limits, Step};
+use model::steps::{Case, Due, Ending, How, Keep, Limits, Owner, Step};
 use programs::random;
 use seeds::each;
 use worlds::{Completed, Network, Virtual, World, alone, descriptors};
@@ -249,12 +249,8 @@ mod sim {
         expect_all(&explore::<Virtual>(300, 100));
     }
 
-    /// The loop takes a timer of another thread at its next wait: a timer of its own that it has
-    /// accepted meanwhile, for the same time, fires first. The model expected the other order.
-    #[test]
-    fn equal_timers_fire_in_the_order_in_which_the_loop_took_them() {
-        let timer = |remote| Step::Timer { ns: 5_000, absolute: true, remote };
-        let wait = Step::Wait { ns: Some(10_000_000), keep: Keep::Take };
+    /// Runs steps without faults.
+    fn run_steps(steps: Vec<Step>) -> Counts {
         let case = Case {
             network: Network { seed: 1, faults: Faults::none(), buffer: 1000 },
             limits: Limits {
@@ -272,10 +268,38 @@ mod sim {
                 jobs: 16,
                 threads: 1,
             },
-            steps: vec![timer(true), timer(false), wait.clone(), timer(true), timer(true), wait],
+            steps,
             ending: Ending::Finish,
         };
-        run::<Virtual>(&case).0.expect(0, ["Timer Done"]);
+        run::<Virtual>(&case).0
+    }
+
+    const WAIT: Step = Step::Wait { ns: Some(10_000_000), keep: Keep::Take };
+
+    /// The loop takes a timer of another thread at its next wait: a timer of its own that it has
+    /// accepted meanwhile, for the same time, fires first. The model expected the other order.
+    #[test]
+    fn equal_timers_fire_in_the_order_in_which_the_loop_took_them() {
+        let timer = |remote| Step::Timer { ns: 5_000, absolute: true, remote };
+        let steps = vec![timer(true), timer(false), WAIT, timer(true), timer(true), WAIT];
+        run_steps(steps).expect(0, ["Timer Done"]);
+    }
+
+    /// A read of an exact number of bytes takes what arrives, and tells of it at its end. The model
+    /// expected that a readable operation beside it completes for these bytes.
+    #[test]
+    fn bytes_that_an_exact_read_has_taken_make_nothing_readable() {
+        let how = How { due: Due::Never, remote: false, quiet: false };
+        let steps = vec![
+            Step::Pair { tcp: false, remote: false },
+            Step::ReadExact { on: 1, count: 100, spare: 0, how },
+            Step::Write { on: 0, len: 17, owner: Owner::Vec, how },
+            WAIT,
+            WAIT,
+            Step::Ready { on: 1, writes: false, many: false, how },
+            WAIT,
+        ];
+        run_steps(steps).expect(0, ["ReadExact Cancelled after bytes"]);
     }
 
     /// One program per seed, so that a failure is named by a small number.
@@ -300,8 +324,10 @@ mod sim {
             }
         });
         println!("{all:?}");
+        // Only the fixed seeds are known to reach every fault: some are rare.
+        let chosen = seeds::setting::<u64>("WINDLASS_SEED").is_some();
         for (fault, count) in all {
-            assert!(count > 0 || programs < 150, "{fault} was never injected");
+            assert!(count > 0 || chosen || programs < 150, "{fault} was never injected");
         }
     }
 
