@@ -347,10 +347,17 @@ impl<W: World> Rig<W> {
         let [from, to] = [side, 1 - side].map(|side| self.pairs[pair].0[side]);
         let bytes = self.bytes(len);
         let (mut left, mut all, mut memory) = (&bytes[..], Vec::new(), vec![0; piece]);
+        // Nothing has come yet: the first bytes end this wait.
+        let mut first = (len > 0).then(|| self.start(Op::readable(to), SETUP));
         while all.len() < bytes.len() {
             if !left.is_empty() {
                 match self.watcher.send(from, &left[..piece.min(left.len())]) {
-                    Ok(moved) => left = &left[moved..],
+                    Ok(moved) => {
+                        left = &left[moved..];
+                        if let Some(readable) = first.take() {
+                            assert!(matches!(self.end(readable).result, Ok(Done::Ready(_))));
+                        }
+                    }
                     Err(error) => assert_eq!(error.kind(), WouldBlock, "{error}"),
                 }
             }
