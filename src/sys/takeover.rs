@@ -50,8 +50,8 @@ fn bind_once(fd: RawFd, at: &RawAddress) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the path if it is that of a socket which nobody has open. Returns the lock if the path is
-/// free now.
+/// Removes the path if it is that of a socket which nobody has open. Returns the lock if the path
+/// is free now.
 fn remove_left(at: &RawAddress, path: &Path) -> io::Result<Option<Takeover>> {
     let Some(lock) = Takeover::begin(path)? else { return Ok(None) };
     match path.symlink_metadata() {
