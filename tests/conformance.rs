@@ -523,6 +523,7 @@ macro_rules! system {
         with_processes! { prompt $driver $harness
             arrived {
                 reads_that_have_bytes_do_not_expire
+                reads_behind_others_do_not_expire
                 what_waits_for_readiness_does_not_expire
                 a_cancel_takes_no_bytes
                 sources_that_have_bytes_are_not_idle
@@ -588,6 +589,7 @@ macro_rules! system {
             }
             progress {
                 an_error_queue_without_a_reader_lets_the_loop_rest
+                what_arrives_in_a_pause_does_not_expire
                 a_half_closed_peer_that_reads_nothing_lets_the_loop_rest
                 a_datagram_socket_that_is_shut_lets_the_loop_rest
                 conditions_that_nobody_waits_for_let_the_loop_rest
@@ -695,6 +697,7 @@ macro_rules! everything {
         prompt! { $driver $harness
             arrived {
                 reads_that_have_bytes_do_not_expire
+                reads_behind_others_do_not_expire
                 what_waits_for_readiness_does_not_expire
                 a_cancel_takes_no_bytes
                 sources_that_have_bytes_are_not_idle

@@ -79,6 +79,25 @@ fn reads_that_have_bytes<H: Harness>(events: usize, op: fn(Source) -> Op) {
     expect_all(&mut b, "reads", &tickets);
 }
 
+/// Only the read at the head of its queue was tried once more: one with a deadline behind another
+/// without one ended, though the bytes for both had come.
+pub fn reads_behind_others_do_not_expire<H: Harness>() {
+    for events in [1, 64] {
+        let _hungry = hungry();
+        let mut b = H::bench_with(Watcher::builder().events_per_wait(events));
+        let pairs = connections::<H>(&mut b, SOURCES);
+        let exact = |source| Op::read_exact(source, vec![0; 2], 2);
+        let ahead: Vec<_> = pairs.iter().map(|&(here, _)| b.submit(exact(here))).collect();
+        let behind: Vec<_> = pairs.iter().map(|&(here, _)| b.submit(Op::read(here))).collect();
+        b.expect_quiet();
+        send_all::<H>(&mut b, &pairs);
+        let_pass(&mut b, &behind);
+        expect_all(&mut b, "reads behind others", &behind);
+        expect_all(&mut b, "reads ahead", &ahead);
+        b.expect_all_ended();
+    }
+}
+
 /// As above, for the operations whose source the kernel only reports as ready, behind 200 reads.
 pub fn what_waits_for_readiness_does_not_expire<H: Harness>() {
     for events in [1, 64] {

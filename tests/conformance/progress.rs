@@ -92,6 +92,33 @@ pub fn an_error_queue_without_a_reader_lets_the_loop_rest<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// What arrives during a pause wins over the deadline, and over the idle timeout, that come before
+/// the pause ends.
+pub fn what_arrives_in_a_pause_does_not_expire<H: Harness>() {
+    let mut b = H::bench();
+    for idle in [false, true, false, true] {
+        let Some((here, there)) = with_error_queue() else { return };
+        let at = here.local_addr().unwrap();
+        let here = b.watcher.attach(here).unwrap();
+        let first = b.submit(Op::recv_from(here).timeout(Duration::from_millis(20)));
+        b.end(first);
+        let read = b.submit(Op::recv_from(here));
+        // The pauses grow to the longest.
+        b.pass(Duration::from_millis(150));
+        if idle {
+            b.watcher.set_idle_timeout(here, Some(Duration::from_millis(1))).unwrap();
+        }
+        there.send_to(b"there", at).unwrap();
+        if !idle {
+            b.watcher.reschedule(read, Duration::ZERO).unwrap();
+        }
+        let c = b.end(read);
+        assert!(matches!(c.result, Ok(Done::Received { .. })), "{c:?}");
+        b.watcher.abort(here);
+    }
+    b.expect_all_ended();
+}
+
 /// A write that waits on a stream whose peer has shut its own side.
 pub fn a_half_closed_peer_that_reads_nothing_lets_the_loop_rest<H: Harness>() {
     let mut b = H::bench();

@@ -10,7 +10,6 @@ use crate::completion::{Completion, Done};
 use crate::kernel::{Calls, Kernel};
 use crate::op::operation::{InFlight, Operation};
 use crate::op::{Family, WaitsIn};
-use crate::proactor::ops::poll::is_drain;
 use crate::proactor::ops::race::OF_SOURCE;
 use crate::proactor::ops::read::was_inline;
 use crate::proactor::ops::timer::moved_ticket;
@@ -226,26 +225,28 @@ impl<K: Kernel> Proactor<K> {
         let generation = self.ops[slot].generation();
         self.take_all_events();
         let Some(op) = self.ops.table.find(slot, generation) else { return true };
-        let (index, code) = (op.source, op.code);
+        let (index, waits_in) = (op.source, op.code.waits_in());
         if index == NIL {
             return false;
         }
         let state = &mut self.sources[index];
         let mut left = self.config.source_budget.min(MOST_COPIED);
-        if state.has(READS) && state.reads.head == slot && !state.has(INLINE_READ) {
-            if state.has(TO_RECHECK) {
-                state.flags |= READABLE;
+        match waits_in {
+            WaitsIn::Reads => {
+                // No event tells what has come in a pause.
+                if state.fd >= 0 && state.has(READ_PAUSED | TO_RECHECK) {
+                    state.flags = state.flags & !READ_PAUSED | READABLE;
+                }
+                self.run_reads(index, &mut left);
             }
-            self.run_reads(index, &mut left);
-        } else if state.writes.head == slot {
-            self.run_writes(index, &mut left);
-        } else if is_drain(code) {
-            // The writes that it waits for may have room.
-            self.run_writes(index, &mut left);
-        } else if state.has(POLLED) {
-            self.run_polls(index);
-        } else {
-            return false;
+            // What has no order waits for writes, too: for a drain.
+            WaitsIn::Writes | WaitsIn::Unordered => {
+                self.run_writes(index, &mut left);
+                if self.sources[index].has(POLLED) {
+                    self.run_polls(index);
+                }
+            }
+            WaitsIn::Kernel | WaitsIn::Nothing => return false,
         }
         self.requeue(index);
         self.ops.table.find(slot, generation).is_none()

@@ -155,11 +155,6 @@ fn awaited(op: &Operation, flags: u32) -> Option<Ready> {
     }
 }
 
-/// Whether an operation waits for a short queue of writes.
-pub(in crate::proactor) fn is_drain(code: OpCode) -> bool {
-    code == OpCode::WaitDrained
-}
-
 /// How the driver serves these operations, and how often.
 pub(super) fn explain(stats: &Stats, explain: &mut Explain) {
     let counted = "when a write of the source ends";

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{QUIET, READABLE, WAITING, WRITABLE};
+use crate::proactor::parts::state::{QUIET, READ_PAUSED, READABLE, WAITING, WRITABLE};
 use crate::proactor::parts::time::Pause;
 use crate::words::clock::ns_of_duration;
 use crate::words::error::{ErrorKind, Limit, Refusal};
@@ -385,7 +385,8 @@ impl<K: Kernel> Proactor<K> {
         self.time.idle.entry(index).since = OVER;
         let state = &mut self.sources[index];
         if state.fd >= 0 {
-            state.flags |= READABLE | WRITABLE;
+            // No event tells what has come in a pause.
+            state.flags = state.flags & !READ_PAUSED | READABLE | WRITABLE;
         }
         self.enqueue(index);
     }
