@@ -572,13 +572,14 @@ macro_rules! system {
                 too_many_descriptors_fail
                 plain_reads_get_every_byte_around_descriptors
                 a_busy_loop_gets_the_bytes_behind_descriptors
-                bytes_behind_descriptors_are_found_by_whatever_read_waits
+                bytes_behind_descriptors_come_at_once
                 bytes_behind_descriptors_are_found_by_a_loop_that_is_behind
-                a_closed_watcher_makes_no_recheck
                 bytes_and_descriptors_keep_their_order
                 sending_descriptors_waits_and_can_be_cancelled
                 receiving_descriptors_ends_like_others
                 a_passed_deadline_finds_the_bytes_behind_descriptors
+                lost_descriptors_are_told
+                a_message_with_descriptors_says_whether_it_was_cut
             }
             ends {
                 a_record_that_is_empty_is_no_end

@@ -223,7 +223,12 @@ impl PollDriver {
             OpCode::RecvDescriptors => match recv_passed(socket.as_raw_fd()) {
                 Ok((bytes, passed)) => {
                     let data = self.pool.copy(&bytes).expect("room").into();
-                    Ok(Done::Descriptors { data, descriptors: passed.into() })
+                    Ok(Done::Descriptors {
+                        data,
+                        descriptors: passed.into(),
+                        lost: false,
+                        truncated: false,
+                    })
                 }
                 Err(error) if error.kind() == Io::WouldBlock => return false,
                 Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
@@ -813,7 +818,7 @@ fn it_passes_descriptors() {
     let c = next(&mut watcher);
     assert!(matches!(c.result, Ok(Done::Written { bytes: 3, .. })) && c.token == 7, "{c:?}");
     let done = one(&mut watcher, Op::recv_descriptors(there)).unwrap();
-    let Done::Descriptors { data, descriptors } = done else { panic!("{done:?}") };
+    let Done::Descriptors { data, descriptors, .. } = done else { panic!("{done:?}") };
     assert_eq!((&*data, descriptors.len()), (&b"two"[..], 2));
     writer.write_all(b"through").unwrap();
     drop(writer);

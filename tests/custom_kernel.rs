@@ -322,8 +322,8 @@ unsafe impl Calls for Pipes {
         _: SourceKind,
         _: &mut [Target<'_>],
         _: &mut Vec<OwnedFd>,
-    ) -> Received {
-        Received::plain(-(NOT_THERE as isize))
+    ) -> (Received, bool) {
+        (Received::plain(-(NOT_THERE as isize)), false)
     }
 
     fn send_descriptors(&mut self, _: RawFd, _: &[u8], _: &[OwnedFd]) -> isize {

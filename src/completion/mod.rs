@@ -266,6 +266,12 @@ pub enum Done {
         data: Buf,
         /// The descriptors that came with these bytes.
         descriptors: Descriptors,
+        /// Whether other descriptors came with these bytes, and are lost: the process or the system
+        /// had no room for them (`RLIMIT_NOFILE`), and closed them.
+        lost: bool,
+        /// Whether the message was longer than the memory for it; then the rest of it is lost.
+        /// Always false on a stream, which keeps its bytes.
+        truncated: bool,
     },
     /// The writing side of the socket is shut down.
     Shutdown,

@@ -160,14 +160,15 @@ pub unsafe trait Calls {
         count
     }
 
-    /// Receives bytes and descriptors.
+    /// Receives bytes and descriptors. Also returns whether descriptors that came with the bytes
+    /// are lost.
     fn recv_descriptors(
         &mut self,
         fd: RawFd,
         kind: SourceKind,
         to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
-    ) -> Received;
+    ) -> (Received, bool);
 
     /// Sends bytes and descriptors.
     fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize;

@@ -257,7 +257,7 @@ impl Op {
     /// }
     /// let mut passed = Vec::new();
     /// for c in done.drain(..) {
-    ///     if let Done::Descriptors { data, descriptors } = c.result? {
+    ///     if let Done::Descriptors { data, descriptors, .. } = c.result? {
     ///         assert_eq!(&*data, b"a pipe");
     ///         passed = descriptors.take();
     ///     }
@@ -319,7 +319,8 @@ impl Op {
     /// - [`Refusal::Unsupported`]: the source is no Unix stream, datagram or seqpacket socket.
     ///
     /// The operation can end with the errors of [`Op::read`]. Descriptors beyond the process's
-    /// limit (`RLIMIT_NOFILE`) are lost without an error: the system closes them.
+    /// limit (`RLIMIT_NOFILE`) are lost: the system closes them. This is no error, but the result
+    /// says so in `lost`.
     ///
     /// # Platforms
     ///

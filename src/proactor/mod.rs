@@ -21,7 +21,6 @@ mod ops;
 mod parts;
 mod questions;
 mod queued_leases;
-mod rechecks;
 mod shares;
 mod turn;
 
@@ -443,7 +442,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         let settles = self.outbox.delivered_accepts > 0 && self.sched.waits.has_accepts();
         let quiet = self.outbox.batch.is_empty() && !self.sched.has_ready() && !settles;
         let answered = self.files.in_kernel > 0 && self.kernel.has_file_answers();
-        if !quiet || answered || self.sched.rechecks.has_new() || self.inbox.remote.is_notified() {
+        if !quiet || answered || self.inbox.remote.is_notified() {
             return Some(Duration::ZERO);
         }
         let next = self.next_ns()?;

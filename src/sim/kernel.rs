@@ -435,8 +435,8 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         _kind: SourceKind,
         _to: &mut [Target<'_>],
         _descriptors: &mut Vec<OwnedFd>,
-    ) -> Received {
-        Received::plain(-(libc::EOPNOTSUPP as isize))
+    ) -> (Received, bool) {
+        (Received::plain(-(libc::EOPNOTSUPP as isize)), false)
     }
 
     fn send_descriptors(&mut self, _fd: RawFd, _bytes: &[u8], _descriptors: &[OwnedFd]) -> isize {

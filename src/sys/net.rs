@@ -299,6 +299,32 @@ pub(crate) fn recv_vectored(
     (moved, header.msg_flags)
 }
 
+/// Receives from a Unix stream. Also returns whether more bytes may be there though the call has
+/// taken less than there was room for.
+///
+/// Such a call stops behind passed descriptors, and no edge reports the bytes behind them. recv(2)
+/// does not tell that it has met any. recvmsg(2) on Linux does: without room for descriptors it
+/// sets `MSG_CTRUNC` (`__scm_recv_common`), and so it does where it stops at another sender's
+/// credentials (`SO_PASSCRED`). So an echo takes one call for each message, as with recv(2).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[inline]
+pub(crate) fn recv_unix(fd: RawFd, mut to: Target<'_>) -> (Moved, bool) {
+    let mut vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let mut header = header();
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    // SAFETY: the header names one vector over memory that is ours to write.
+    let moved = syscall!(unsafe { libc::recvmsg(fd, &mut header, RECV) });
+    (moved, header.msg_flags & CONTROL_CUT != 0)
+}
+
+/// As on Linux. But no flag tells of passed descriptors, so every read may have stopped at some.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn recv_unix(fd: RawFd, to: Target<'_>) -> (Moved, bool) {
+    let moved = recv(fd, to);
+    (moved, moved > 0)
+}
+
 /// sendmsg(2) of several parts, to an address if the socket has no peer.
 pub(crate) fn send_vectored(fd: RawFd, parts: &[IoSlice<'_>], to: Option<&RawAddress>) -> Moved {
     let mut header = header();
@@ -363,7 +389,8 @@ const BRING_DESCRIPTORS: &[i32] = if cfg!(any(target_os = "linux", target_os = "
 };
 
 /// recvmsg(2) with descriptors (SCM_RIGHTS), which are owned from here on. A pidfd is closed.
-/// Returns the number of bytes, and [`RECORD`] if any control message came.
+/// Returns the number of bytes, and the flags that came with them: one of [`RECORD`] if any control
+/// message came.
 pub(crate) fn recv_descriptors(
     fd: RawFd,
     to: &mut [Target<'_>],
@@ -382,7 +409,7 @@ pub(crate) fn recv_descriptors(
     if moved < 0 {
         return (moved, 0);
     }
-    let came = if header.msg_controllen > 0 { RECORD } else { header.msg_flags };
+    let came = if header.msg_controllen > 0 { libc::MSG_EOR } else { 0 };
     // SAFETY: the kernel has filled the control buffer as far as `msg_controllen` says.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
@@ -413,7 +440,7 @@ pub(crate) fn recv_descriptors(
         // SAFETY: as above.
         message = unsafe { libc::CMSG_NXTHDR(&header, message) };
     }
-    (moved, came)
+    (moved, header.msg_flags | came)
 }
 
 /// accept(2), non-blocking and closed on exec: the descriptor or `-errno`; the peer's address is

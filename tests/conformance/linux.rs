@@ -215,7 +215,11 @@ pub fn a_senders_pidfd_is_closed<H: Harness>() {
             let passed = (0..count).map(|_| eventfd()).collect();
             expect_written(b.run(Op::send_descriptors(here, "x", passed)));
             let c = b.run(Op::recv_descriptors(there));
-            let Ok(Done::Descriptors { data, descriptors }) = c.result else { panic!("{c:?}") };
+            let Ok(Done::Descriptors { data, descriptors, lost: false, truncated: false }) =
+                c.result
+            else {
+                panic!("{c:?}")
+            };
             assert_eq!((&*data, descriptors.len()), (&b"x"[..], count));
             drop(descriptors);
             counts.push(system::descriptors() - before);

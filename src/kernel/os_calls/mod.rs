@@ -284,9 +284,13 @@ unsafe impl Calls for OsCalls {
 
     #[inline(always)]
     fn recv(&mut self, fd: RawFd, kind: SourceKind, to: Target<'_>) -> Received {
-        if matches!(kind, SourceKind::Stream | SourceKind::UnixStream) {
+        if kind == SourceKind::Stream {
             self.counts.recv += 1;
             Received::plain(net::recv(fd, to))
+        } else if kind == SourceKind::UnixStream {
+            self.counts.recvmsg += 1;
+            let (moved, cut) = net::recv_unix(fd, to);
+            Received { moved, cut, end: false }
         } else {
             self.recv_other(fd, kind, to)
         }
@@ -390,10 +394,11 @@ unsafe impl Calls for OsCalls {
         kind: SourceKind,
         to: &mut [Target<'_>],
         descriptors: &mut Vec<OwnedFd>,
-    ) -> Received {
+    ) -> (Received, bool) {
         self.counts.recvmsg += 1;
         let (moved, flags) = net::recv_descriptors(fd, to, descriptors);
-        Received { moved, cut: false, end: self.is_end(fd, kind, moved, flags) }
+        let (cut, lost) = (flags & net::CUT != 0, flags & net::CONTROL_CUT != 0);
+        (Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }, lost)
     }
 
     fn send_descriptors(&mut self, fd: RawFd, bytes: &[u8], descriptors: &[OwnedFd]) -> isize {

@@ -72,7 +72,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got);
         }
         let bytes = got.moved as u32;
-        state.settle(index, bytes, room, got.cut, &mut self.sched.rechecks);
+        state.settle(bytes, room, got.cut);
         *left = left.saturating_sub(bytes as usize);
         self.sched.turn_bytes -= bytes as isize;
         self.finish_read(index, slot, Ok(Done::Appended { buf, bytes }));
@@ -98,7 +98,7 @@ impl<K: Kernel> Proactor<K> {
         let bytes = got.moved as u32;
         // SAFETY: the kernel has written so many bytes, at most the capacity.
         unsafe { self.memory.spill.set_len(bytes as usize) };
-        state.settle(index, bytes, room as u32, got.cut, &mut self.sched.rechecks);
+        state.settle(bytes, room as u32, got.cut);
         *left = left.saturating_sub(bytes as usize);
         self.sched.turn_bytes -= bytes as isize;
         let whole = self.memory.pool.alone(&lease, &self.memory.spill);

@@ -66,15 +66,15 @@ impl<K: Kernel> Proactor<K> {
         let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
         let mut received = Vec::new();
         let (fd, kind) = (state.fd, state.kind());
-        let got =
+        let (got, lost) =
             self.kernel.calls_mut().recv_descriptors(fd, kind, &mut to[..parts], &mut received);
         let moved = got.moved;
-        if moved < 0 || moved == 0 && received.is_empty() {
+        if moved < 0 || moved == 0 && received.is_empty() && !lost {
             return self.read_stopped(index, slot, got);
         }
         // A read stops behind passed descriptors, so a short one proves nothing.
         state.flags &= !QUIET;
-        state.settle(index, 0, 1, true, &mut self.sched.rechecks);
+        state.settle(0, 1, true);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(moved as u32, room, None) };
         *left = left.saturating_sub(moved as usize);
@@ -82,13 +82,18 @@ impl<K: Kernel> Proactor<K> {
         let mut address = self.memory.address();
         address.set_descriptors(received);
         let descriptors = crate::words::address::Descriptors(address);
-        self.finish_read(index, slot, Ok(Done::Descriptors { data, descriptors }));
+        self.finish_read(
+            index,
+            slot,
+            Ok(Done::Descriptors { data, descriptors, lost, truncated: got.cut }),
+        );
     }
 
     /// A receive has met the end of the bytes.
     pub(in crate::proactor) fn recv_descriptors_ended(&mut self, index: u32, slot: u32) {
         let descriptors = crate::words::address::Descriptors(self.memory.address());
-        let done = Done::Descriptors { data: Buf::default(), descriptors };
+        let data = Buf::default();
+        let done = Done::Descriptors { data, descriptors, lost: false, truncated: false };
         self.finish_read(index, slot, Ok(done));
     }
 

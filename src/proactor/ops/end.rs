@@ -17,8 +17,8 @@ use crate::proactor::ops::write::is_nothing;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{
     ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, INLINE_READ, INLINE_TICKET, POLLED, POLLS,
-    READ_BUSY, READ_PAUSED, READABLE, READS, REGISTERED, RESERVED, TO_RECHECK, WAITING, WRITABLE,
-    WRITE_BUSY, WRITE_PAUSED, WRITES,
+    READ_BUSY, READ_PAUSED, READS, REGISTERED, RESERVED, WAITING, WRITABLE, WRITE_BUSY,
+    WRITE_PAUSED, WRITES,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::error::{Error, ErrorKind};
@@ -219,8 +219,8 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Tries an overdue operation once more if what it waits for may be there: events that had come
-    /// are taken first, and its source may be in the ready queue, if the turn's bytes ran out; or
-    /// bytes may stand behind passed descriptors. True if the operation has ended.
+    /// are taken first, and its source may be in the ready queue, if the turn's bytes ran out. True
+    /// if the operation has ended.
     fn ends_in_last_try(&mut self, slot: u32) -> bool {
         let generation = self.ops[slot].generation();
         self.take_all_events();
@@ -234,7 +234,7 @@ impl<K: Kernel> Proactor<K> {
         match waits_in {
             WaitsIn::Reads => {
                 // No event tells what has come in a pause.
-                if state.fd >= 0 && state.has(READ_PAUSED | TO_RECHECK) {
+                if state.fd >= 0 && state.has(READ_PAUSED) {
                     state.flags = state.flags & !READ_PAUSED | READABLE;
                 }
                 self.run_reads(index, &mut left);

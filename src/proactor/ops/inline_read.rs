@@ -30,7 +30,7 @@ use crate::proactor::parts::state::{
 use crate::sys::fork;
 use crate::sys::interest::Ready;
 use crate::words::error::{Error, ErrorKind};
-use crate::words::source::{Source, SourceKind, Ticket};
+use crate::words::source::{Source, Ticket};
 
 /// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
 const USUAL: u32 = READABLE | REGISTERED | STREAM | INLINE_READ;
@@ -84,8 +84,7 @@ impl<K: Kernel> Proactor<K> {
         };
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
-        // The call is the same for both kinds of stream sockets.
-        let got = self.kernel.calls_mut().recv(state.fd, SourceKind::Stream, target);
+        let got = self.kernel.calls_mut().recv(state.fd, stream_kind(flags), target);
         if got.moved <= 0 || got.cut || got.moved >= room as isize {
             return self.run_inline_read_on(index, got, room);
         }
@@ -97,9 +96,6 @@ impl<K: Kernel> Proactor<K> {
             // A multishot read stays in its source.
             state.flags |= INLINE_READ;
             self.stats.continued += 1;
-        }
-        if stream_kind(flags) == SourceKind::UnixStream {
-            state.queue_recheck(index, &mut self.sched.rechecks);
         }
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.inline_ticket(index);
@@ -154,7 +150,7 @@ impl<K: Kernel> Proactor<K> {
     ) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
-        state.settle(index, len, room, got.cut, &mut self.sched.rechecks);
+        state.settle(len, room, got.cut);
         let more = state.has(INLINE_MULTISHOT);
         if !more {
             state.flags &= !INLINE_READ;
@@ -188,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
             if !more {
                 state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
             }
-            state.settle(index, 0, 0, false, &mut self.sched.rechecks);
+            state.settle(0, 0, false);
             if message {
                 self.note_bytes(index)
             } else {

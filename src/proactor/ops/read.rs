@@ -191,7 +191,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(index, len, memory.room, got.cut, &mut self.sched.rechecks);
+        self.sources[index].settle(len, memory.room, got.cut);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, memory.room, memory.own) };
         *left = left.saturating_sub(len as usize);
@@ -233,7 +233,7 @@ impl<K: Kernel> Proactor<K> {
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as usize;
-        state.settle(index, len as u32, room as u32, got.cut, &mut self.sched.rechecks);
+        state.settle(len as u32, room as u32, got.cut);
         op.moved += len as u32;
         *left = left.saturating_sub(len);
         self.sched.turn_bytes -= len as isize;

@@ -11,11 +11,9 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::state::{
     FULL, INLINE_MULTISHOT, INLINE_READ, QUIET, READ_PAUSED, READABLE, REGISTERED, STREAM,
-    SourceState, TO_RECHECK, UNSETTLED,
+    SourceState, UNSETTLED,
 };
-use crate::proactor::rechecks::Rechecks;
 use crate::words::error::ErrorKind;
-use crate::words::source::SourceKind;
 
 /// A read or a write of at least so many bytes suggests that its source has bulk data.
 pub(in crate::proactor) const BULK: u32 = 16 << 10;
@@ -82,7 +80,7 @@ impl<K: Kernel> Proactor<K> {
             return self.fail(slot, ErrorKind::Eof);
         }
         if self.sources[index].kind().is_message() {
-            self.sources[index].settle(index, 0, 0, false, &mut self.sched.rechecks);
+            self.sources[index].settle(0, 0, false);
             self.note_bytes(index);
         }
         self.read_ended(index, slot);
@@ -92,17 +90,11 @@ impl<K: Kernel> Proactor<K> {
 
 impl SourceState {
     /// Notes a read that moved `len` of `room` bytes, and whether another one is worth trying. A
-    /// short read of a stream proves that no bytes are left, unless the event said more than
-    /// "readable". The descriptor must be registered, or nothing would report the next bytes.
+    /// short read of a stream proves that no bytes are left, unless it was cut, or the event said
+    /// more than "readable". The descriptor must be registered, or nothing would report the next
+    /// bytes.
     #[inline(always)]
-    pub(in crate::proactor) fn settle(
-        &mut self,
-        index: u32,
-        len: u32,
-        room: u32,
-        cut: bool,
-        rechecks: &mut Rechecks,
-    ) {
+    pub(in crate::proactor) fn settle(&mut self, len: u32, room: u32, cut: bool) {
         if cut {
             self.flags |= UNSETTLED;
         }
@@ -111,20 +103,6 @@ impl SourceState {
         self.flags |= if short || len < BULK { 0 } else { FULL };
         if short && self.flags & (STREAM | UNSETTLED | REGISTERED) == STREAM | REGISTERED {
             self.flags &= !READABLE;
-            if self.kind() == SourceKind::UnixStream {
-                self.queue_recheck(index, rechecks);
-            }
-        }
-    }
-
-    /// Queues a Unix stream for a recheck after a short read, which may have stopped at passed
-    /// descriptors with more bytes behind them (see `rechecks`).
-    #[cold]
-    #[inline(never)]
-    pub(in crate::proactor) fn queue_recheck(&mut self, index: u32, rechecks: &mut Rechecks) {
-        if !self.has(TO_RECHECK) {
-            self.flags |= TO_RECHECK;
-            rechecks.push(self.name(index));
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::state::{FULL, QUEUED, SourceState};
-use crate::proactor::rechecks::Rechecks;
 use crate::proactor::turn::resource_waits::ResourceWaits;
 use crate::words::source::Source;
 use crate::words::table::NIL;
@@ -22,8 +21,6 @@ pub(in crate::proactor) struct Scheduler {
     pub(in crate::proactor) bulk: VecDeque<Source>,
     /// Sources whose reads wait for a lease, or whose accepts wait for a slot.
     pub(in crate::proactor) waits: ResourceWaits,
-    /// Unix streams that the loop reads once more, because a short read may have left bytes.
-    pub(in crate::proactor) rechecks: Rechecks,
     /// Events may have come before the clock was read, and were not taken: the last `select` took
     /// as many as one call takes, or it began before.
     pub(in crate::proactor) may_have_events: bool,
@@ -48,7 +45,6 @@ impl Scheduler {
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
             waits: ResourceWaits::default(),
-            rechecks: Rechecks::default(),
             may_have_events: false,
             events: 0,
             reported: Vec::new(),
@@ -148,7 +144,6 @@ impl Scheduler {
         self.ready.clear();
         self.bulk.clear();
         self.waits.clear();
-        self.rechecks.clear();
     }
 }
 

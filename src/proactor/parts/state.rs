@@ -31,7 +31,7 @@
 //!   16  BYTES         READ_BUSY  WRITE_BUSY    POLLS
 //!   20  FULL          READS      WRITES        kind
 //!   24  kind          kind       kind          WRITES_REGISTERED
-//!   28  TO_RECHECK    INLINE_READ    INLINE_MULTISHOT  ABORTING
+//!   28  (unused)      INLINE_READ    INLINE_MULTISHOT  ABORTING
 //! ```
 
 use std::num::NonZeroU32;
@@ -95,8 +95,6 @@ pub(in crate::proactor) const READS: u32 = 1 << 21;
 pub(in crate::proactor) const WRITES: u32 = 1 << 22;
 /// The selector watches the descriptor for writes, too.
 pub(in crate::proactor) const WRITES_REGISTERED: u32 = 1 << 27;
-/// The source waits for a recheck after a short read.
-pub(in crate::proactor) const TO_RECHECK: u32 = 1 << 28;
 /// A read without buffer and deadline rests in the source itself, ahead of its queue.
 pub(in crate::proactor) const INLINE_READ: u32 = 1 << 29;
 /// The inline read is multishot.

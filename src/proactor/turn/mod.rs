@@ -13,20 +13,14 @@ use crate::completion::verbs::Wait;
 use crate::driver::config::Config;
 use crate::kernel::Kernel;
 use crate::proactor::parts::state::{
-    FULL, POLLED, QUEUED, QUIET, READ_PAUSED, READABLE, REGISTERED, TO_RECHECK, WRITABLE,
-    WRITE_PAUSED, WRITES,
+    FULL, POLLED, QUEUED, QUIET, READ_PAUSED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED, WRITES,
 };
 use crate::proactor::parts::time::Pause;
-use crate::proactor::rechecks::DueRechecks;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::sys::interest::Ready;
 use crate::words::clock::{ns_of, ns_of_duration};
 use crate::words::error::Refusal;
 use crate::words::source::Source;
-
-/// The queue of rechecks forgets sources that have ended when it is longer than this plus twice the
-/// number of sources.
-const MOST_GONE: usize = 64;
 
 /// The earlier of two times, either of which may be missing.
 fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -111,7 +105,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // The kernel is asked before a deadline ends an operation, so that data that has arrived
         // wins.
-        let overdue = timed && self.due_ns().is_some_and(|due| due <= self.time.now_ns);
+        let overdue = timed && self.next_ns().is_some_and(|due| due <= self.time.now_ns);
         // Completions that wait are delivered before more bytes are read.
         let forced = self.outbox.batch.len() >= least;
         let deliver = forced && !overdue && !self.sched.select_is_due();
@@ -122,19 +116,12 @@ impl<K: Kernel> Proactor<K> {
         let idle = self.outbox.batch.len() < least && !self.sched.has_ready() && !pressing;
         if idle || overdue || pressing || self.sched.select_is_due() {
             self.sched.note_select();
-            let rechecks = !self.sched.rechecks.is_empty();
-            let due =
-                if rechecks { self.look_at_rechecks(idle, timed) } else { DueRechecks::Nothing };
-            let wait = if idle && due == DueRechecks::Nothing { wait } else { Wait::Now };
-            let (queued, events) = (self.sched.has_ready(), self.stats.counters.events);
-            self.poll(wait, timed || rechecks, least)?;
+            let queued = self.sched.has_ready();
+            self.poll(if idle { wait } else { Wait::Now }, timed, least)?;
             if queued {
                 // The inline reads of these events may have used up the turn's bytes. At least one
                 // source that was queued before them must run.
                 self.sched.turn_bytes = self.sched.turn_bytes.max(1);
-            }
-            if due != DueRechecks::Nothing {
-                self.run_rechecks(due, self.stats.counters.events == events);
             }
         } else {
             self.sched.note_delivery(self.outbox.batch.len());
@@ -165,49 +152,6 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Which rechecks are due. `timed` says that the clock was read just now.
-    #[cold]
-    #[inline(never)]
-    fn look_at_rechecks(&mut self, idle: bool, timed: bool) -> DueRechecks {
-        if !timed {
-            self.time.now_ns = self.kernel.now_ns();
-        }
-        if self.sched.rechecks.len() > MOST_GONE + 2 * self.sources.table.len() as usize {
-            let sources = &mut self.sources.table;
-            let is_there = |name: Source| sources.find(name.index(), name.generation()).is_some();
-            self.sched.rechecks.retain(is_there);
-        }
-        self.sched.rechecks.look(self.time.now_ns, idle)
-    }
-
-    /// Reads the sources whose recheck is due. If all are due, it reads them only if the poll of
-    /// this turn found no event (`no_event`). While the kernel has more events than the poll took,
-    /// it reads only the oldest. A source with a waiting event must not be read before its turn,
-    /// because the event would then find no bytes.
-    #[cold]
-    #[inline(never)]
-    fn run_rechecks(&mut self, due: DueRechecks, no_event: bool) {
-        let due = match due {
-            DueRechecks::All if !no_event => return,
-            DueRechecks::Old if self.sched.may_have_events => DueRechecks::Oldest,
-            due => due,
-        };
-        // A source that is read may be queued again.
-        for _ in 0..self.sched.rechecks.len() {
-            let Some(source) = self.sched.rechecks.next(due, self.time.now_ns) else { return };
-            let Some(state) = self.state(source) else { continue };
-            state.flags &= !TO_RECHECK;
-            state.flags |= READABLE;
-            let before = self.outbox.batch.len();
-            let mut left = self.config.source_budget;
-            self.run_reads(source.index(), &mut left);
-            if no_event && self.outbox.batch.len() > before {
-                self.sched.rechecks.found_bytes();
-            }
-            self.requeue(source.index());
-        }
-    }
-
     fn expire_due(&mut self) {
         while let Some((slot, at_ns)) = self.ops.deadlines.pop_due(self.time.now_ns) {
             let late_ns = self.time.now_ns - at_ns;
@@ -217,13 +161,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// When something is due without an event: a deadline, the end of a pause, or a recheck.
+    /// When something is due without an event: a deadline, or the end of a pause.
     pub(in crate::proactor) fn next_ns(&self) -> Option<u64> {
-        earlier(self.due_ns(), self.sched.rechecks.next_ns())
-    }
-
-    /// The next deadline, or the end of a pause.
-    fn due_ns(&self) -> Option<u64> {
         earlier(self.ops.deadlines.next_ns(), self.time.next_pause_ns())
     }
 

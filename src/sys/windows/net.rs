@@ -112,6 +112,11 @@ pub(crate) fn recv(fd: RawFd, mut to: Target<'_>) -> Moved {
     syscall!(unsafe { api::recv(socket(fd), to.as_mut_ptr(), len(to.len()), 0) })
 }
 
+/// recv of a Unix stream, which carries bytes only here.
+pub(crate) fn recv_unix(fd: RawFd, to: Target<'_>) -> (Moved, bool) {
+    (recv(fd, to), false)
+}
+
 /// The most bytes that a stream gets at once. Winsock takes even a gigabyte while its buffer is not
 /// full, so that a write would never wait for its peer.
 const PIECE: usize = 64 << 10;
