@@ -68,7 +68,6 @@ mod conformance {
     #[cfg(unix)]
     pub mod progress;
     pub mod prompt;
-    pub mod queued_leases;
     pub mod quiet;
     pub mod readiness;
     #[cfg(unix)]
@@ -356,18 +355,16 @@ macro_rules! portable {
             }
             shares {
                 a_peer_that_never_reads_takes_its_share_only
-                leases_that_are_kept_are_a_share_only
-                ten_floods_leave_some
+                a_multishot_read_takes_its_share_only
+                eight_peers_that_never_read_leave_some
+                eight_multishot_reads_leave_some
+                a_peer_that_never_reads_stops_nobody_by_default
+                a_relay_to_a_peer_that_never_reads_leaves_some
+                answers_that_nobody_reads_leave_some
+                a_read_waits_for_no_lease_behind_it
+                reads_that_wait_for_writes_end_like_others
                 reads_that_wait_for_whole_buffers_let_the_loop_sleep
                 one_lease_lets_one_read_go_on
-            }
-            queued_leases {
-                a_small_lease_that_waits_gives_its_buffer_back
-                a_big_lease_that_waits_is_not_copied
-                small_leases_of_a_list_are_copied
-                a_read_that_waits_gets_the_buffer_of_a_write
-                a_copied_lease_comes_back_from_every_end
-                a_small_lease_that_the_kernel_has_is_copied
             }
             quiet {
                 a_quiet_write_that_succeeds_makes_no_completion
@@ -605,7 +602,6 @@ macro_rules! system {
                 bursts_from_a_thread_arrive_whole
                 a_lease_from_another_thread_wakes_the_foreign_loop
                 a_share_that_grows_wakes_the_foreign_loop
-                the_buffer_of_a_write_wakes_the_foreign_loop
                 room_in_the_table_wakes_the_foreign_loop
                 a_dropped_connection_wakes_the_foreign_loop
             }

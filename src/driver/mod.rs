@@ -46,7 +46,7 @@
 //!   flight, gives it its first one, or moves a timer. An *idle timeout*
 //!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
 //!   either direction, for that long. What counts is the sum of the times in which a read was in
-//!   flight and did not wait for a lease, in whatever rhythm reads start and stop. When the reads
+//!   flight and waited for no memory (C8), in whatever rhythm reads start and stop. When the reads
 //!   end, this sum is never less than the timeout. It is more by at most a sixteenth of the
 //!   timeout, or 100 ms if that is more, and twice the longest time for which the program did not
 //!   wait. The source stays usable.
@@ -84,11 +84,15 @@
 //!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
 //!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
 //!   come back. (A read behind a lease does not wait: it moves the lease into memory of its own.)
-//!   An idle source holds no buffer. While half of the bound or more is in use, a multishot read
-//!   waits once its leases hold its source's share of the rest. A small lease (less than a quarter
-//!   of its swap buffer) in a write that has waited in its queue for 32 turns, or while reads wait
-//!   for memory, is copied and [counted](Counters::copied_leases): it holds no swap buffer any
-//!   more, and the completion gives the copy back. A larger lease stays where it is.
+//!   An idle source holds no buffer. The leases in the queued writes of one source keep at most as
+//!   many swap buffers in use as are free; each lease counts as one. (Once half of the pool is in
+//!   use, a queue of 4096 writes counts as full.) At this share, reads of the source that take
+//!   memory of the pool wait, until writes of the source end or more swap buffers are free. A write
+//!   that would exceed it is accepted, its leases are copied out of the pool and
+//!   [counted](Counters::copied_leases), and the completion gives the copies back. So peers that do
+//!   not read never use up the pool, whether the writes to them come from their own reads, from
+//!   those of other sources or from the program. Leases that the program holds count for no source:
+//!   a read waits for none of them while a swap buffer is free.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source

@@ -20,7 +20,6 @@ mod forked;
 mod ops;
 mod parts;
 mod questions;
-mod queued_leases;
 mod shares;
 mod turn;
 

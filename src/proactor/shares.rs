@@ -1,187 +1,175 @@
-//! Shares of the swap buffers: how many buffers of a scarce pool a multishot read may hold.
+//! Shares of the swap buffers: how many of them the queued writes of one source may hold.
 //!
-//! A multishot read goes on while the program still holds its earlier leases. If its peer sends and
-//! never reads, it would take the whole pool, and all reads would stop. So while the pool is
-//! [scarce](crate::driver::swap::Pool::is_scarce), each attempt of a multishot read gets a swap
-//! buffer of its own, which counts until it comes back. A source may hold one buffer, or an eighth
-//! of the free buffers if that is more. This is the dynamic threshold of shared-memory switches
-//! (Choudhury and Hahne, 1998). However many sources take their full share, some buffers stay free
-//! for new sources.
+//! A peer that does not read keeps the writes to it in their queue, and each lease in such a write
+//! keeps a swap buffer in use. So the writes of one source hold at most as many swap buffers as are
+//! free. At this bound the reads of the source wait: an echo to a peer that sends and never reads
+//! stops there. A write that would exceed the bound, because its bytes came from another source or
+//! from the program, is copied out of the pool when it is queued. This is the dynamic threshold of
+//! shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never read, each holds one
+//! part in `n + 1` of the pool at most, and one such part stays free.
 //!
-//! A source that holds its share waits here. It resumes when one of its own buffers comes back, or
-//! when enough others do that its share grows.
+//! Each lease counts as a whole swap buffer. Only queued writes count, because they end without any
+//! further read. So no read waits for a lease that the program gives back after that read only.
+//!
+//! A source that waits here goes on when its own writes end, or when enough swap buffers are free.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
-/// A source's share is the number of free buffers divided by this.
-const PART: usize = 8;
-/// Stale heap entries are dropped when there are more than this, and more than there are shares.
+use crate::kernel::Kernel;
+use crate::proactor::Proactor;
+use crate::proactor::parts::operations::Slots;
+use crate::proactor::parts::state::{HELD, WRITES};
+
+/// Stale entries are dropped when there are more than this, and more than twice as many entries as
+/// sources that wait.
 const MOST_GONE: usize = 64;
+/// A queue of more writes than this counts as one that holds its share: nobody counts its leases.
+const MOST_COUNTED: usize = 4096;
 
-/// The buffers that a source holds.
-#[derive(Debug)]
-struct Share {
-    held: u32,
-    /// The key of its heap entry; 0 while it does not wait.
-    order: u64,
-}
-
-/// The buffers that multishot reads hold, and the reads that wait.
+/// The sources whose reads wait because of their writes.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    held: HashMap<u64, Share>,
-    /// The waiting sources, the smallest share first, equal shares in order of arrival. Entries may
-    /// be stale.
-    waiting: BinaryHeap<Reverse<(u32, u64, u64)>>,
-    /// The number of waiting sources.
-    count: usize,
+pub(in crate::proactor) struct Shares {
+    /// The fewest held buffers first, then in order of arrival. Entries may be stale.
+    waiting: BinaryHeap<Reverse<(usize, u64, u64)>>,
     order: u64,
-}
-
-/// The most buffers that one source may hold while `free` are free.
-fn most(free: usize, scarce: bool) -> usize {
-    if scarce { (free / PART).max(1) } else { usize::MAX }
+    /// The number of sources that wait.
+    count: usize,
 }
 
 impl Shares {
-    /// Whether no source waits.
-    pub(super) fn is_idle(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Whether a source may take one more buffer while `free` are free.
-    pub(super) fn may_take(&self, key: u64, free: usize) -> bool {
-        self.held.get(&key).is_none_or(|share| (share.held as usize) < most(free, true))
-    }
-
-    /// A source has taken a buffer.
-    pub(super) fn take(&mut self, key: u64) {
-        self.held.entry(key).or_insert(Share { held: 0, order: 0 }).held += 1;
-    }
-
-    /// A buffer has come back. True if its source waits, and must be resumed.
-    pub(super) fn came_back(&mut self, key: u64) -> bool {
-        let Some(share) = self.held.get_mut(&key) else { return false };
-        share.held -= 1;
-        let waits = std::mem::take(&mut share.order) != 0;
-        self.count -= usize::from(waits);
-        if share.held == 0 {
-            self.held.remove(&key);
-        }
-        waits
-    }
-
-    /// A source waits no more: its read has ended.
-    pub(super) fn stop_waiting(&mut self, key: u64) {
-        if let Some(share) = self.held.get_mut(&key) {
-            self.count -= usize::from(std::mem::take(&mut share.order) != 0);
-        }
-    }
-
-    /// A source begins to wait, because it [may take](Shares::may_take) no more.
-    pub(super) fn wait(&mut self, key: u64) {
-        if self.waiting.len() > MOST_GONE + 2 * self.held.len() {
-            let held = &self.held;
-            let is_there = |&Reverse((_, order, key)): &Reverse<(u32, u64, u64)>| {
-                held.get(&key).is_some_and(|share| share.order == order)
-            };
-            self.waiting.retain(is_there);
-        }
-        self.order += 1;
-        if let Some(share) = self.held.get_mut(&key) {
-            self.count += usize::from(share.order == 0);
-            share.order = self.order;
-            self.waiting.push(Reverse((share.held, self.order, key)));
-        }
-    }
-
-    /// The next source whose share has grown, now that `free` buffers are free.
-    pub(super) fn next(&mut self, free: usize, scarce: bool) -> Option<u64> {
-        while let Some(&Reverse((held, order, key))) = self.waiting.peek() {
-            let share = self.held.get_mut(&key).filter(|share| share.order == order);
-            if share.is_some() && (free == 0 || held as usize >= most(free, scarce)) {
-                return None;
-            }
-            self.waiting.pop();
-            if let Some(share) = share {
-                share.order = 0;
-                self.count -= 1;
-                return Some(key);
-            }
-        }
-        None
+    /// The number of sources that wait.
+    pub(in crate::proactor) fn len(&self) -> usize {
+        self.count
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether writes that hold so many swap buffers may hold as many more.
+fn fits(held: usize, more: usize, free: usize) -> bool {
+    held == 0 || held + more <= free
+}
 
-    /// One source that never returns a buffer gets a ninth of the pool, two get a tenth each, and
-    /// so on. Each gets at least one.
-    #[test]
-    fn greedy_sources_leave_free_buffers() {
-        for takers in [1, 2, 10, 100] {
-            let (mut shares, mut free) = (Shares::default(), 512);
-            let mut stopped = 0;
-            while stopped < takers {
-                stopped = 0;
-                for key in 1..=takers {
-                    if shares.may_take(key, free) {
-                        shares.take(key);
-                        free -= 1;
-                    } else {
-                        stopped += 1;
-                    }
-                }
+impl<K: Kernel> Proactor<K> {
+    /// Whether a read of the source has to wait, because the source's queued writes hold its share.
+    #[inline(always)]
+    pub(in crate::proactor) fn holds_share(&mut self, index: u32) -> bool {
+        self.sources[index].has(WRITES)
+            && self.memory.pool.is_scarce()
+            && self.held_by_writes(index).is_some()
+    }
+
+    /// How many swap buffers the queued writes of a source hold, if that is its share.
+    #[cold]
+    #[inline(never)]
+    fn held_by_writes(&mut self, index: u32) -> Option<usize> {
+        let free = self.memory.pool.free_chunks();
+        let held = self.count_leases(index, free);
+        // The read takes a free buffer, and its bytes may join the writes.
+        (!fits(held, 2, free)).then_some(held)
+    }
+
+    /// The number of leases in the queued writes of a source. It counts up to `most` and the leases
+    /// of one more write.
+    fn count_leases(&self, index: u32, most: usize) -> usize {
+        let mut slots = Slots(self.sources[index].writes.head);
+        let (mut held, mut looks) = (0, 0);
+        while let Some(slot) = slots.next(&self.ops)
+            && held <= most
+        {
+            held += self.ops[slot].buf.pool_leases();
+            looks += 1;
+            if looks == MOST_COUNTED {
+                return most + 1;
             }
-            let fair = 512 / (PART + takers as usize);
-            assert!((1..=takers).all(|key| shares.held[&key].held as usize <= fair + 1));
-            assert!(free >= PART * fair, "{takers}: {free}");
-            assert!(shares.may_take(takers + 1, free));
+        }
+        held
+    }
+
+    /// The reads of a source that holds its share begin to wait.
+    #[cold]
+    pub(in crate::proactor) fn wait_for_share(&mut self, index: u32) {
+        let held = self.held_by_writes(index).unwrap_or(0);
+        self.stats.counters.share_waits += 1;
+        let state = &mut self.sources[index];
+        let key = state.name(index).key();
+        let (shares, sources) = (&mut self.sched.waits.shares, &mut self.sources.table);
+        if shares.waiting.len() > MOST_GONE + 2 * shares.count {
+            let mut is_there = |key: u64| {
+                let state = sources.find_key(key as u32, (key >> 32) as u32);
+                state.is_some_and(|state| state.has(HELD))
+            };
+            shares.waiting.retain(|&Reverse((_, _, key))| is_there(key));
+        }
+        shares.order += 1;
+        shares.count += 1;
+        shares.waiting.push(Reverse((held, shares.order, key)));
+        self.sources[index].flags |= HELD;
+        self.note_reading(index);
+        self.sched.waits.note();
+    }
+
+    /// The reads of a source need not wait for its writes any more: they are tried again.
+    #[cold]
+    pub(in crate::proactor) fn leave_share(&mut self, index: u32) {
+        let state = &mut self.sources[index];
+        if !state.has(HELD) {
+            return;
+        }
+        state.flags &= !HELD;
+        self.sched.waits.shares.count -= 1;
+        self.note_reading(index);
+        if self.sources[index].can_read() {
+            self.enqueue(index);
         }
     }
 
-    #[test]
-    fn a_waiting_source_resumes_when_buffers_come_back() {
-        let mut shares = Shares::default();
-        for (key, held) in [(1, 1), (2, 3), (3, 1)] {
-            (0..held).for_each(|_| shares.take(key));
-            assert!(!shares.may_take(key, 8));
-            shares.wait(key);
+    /// A write of a source whose reads wait has left its queue.
+    #[cold]
+    pub(in crate::proactor) fn retry_share(&mut self, index: u32) {
+        if !self.holds_share(index) {
+            self.leave_share(index);
         }
-        assert_eq!(shares.next(8, true), None, "each has its share");
-        assert!(shares.came_back(2), "it waits");
-        assert!(!shares.came_back(2), "it goes on already");
-        assert!(!shares.came_back(9), "no such source");
-        assert!(!shares.may_take(2, 8));
-        shares.wait(2);
-        // The share grows to two: of the sources with one buffer, the first to arrive resumes
-        // first.
-        assert_eq!(shares.next(0, false), None, "no buffer is free");
-        assert_eq!([(); 4].map(|()| shares.next(16, true)), [Some(1), Some(3), Some(2), None]);
-        assert!(shares.is_idle());
-        shares.wait(1);
-        shares.stop_waiting(1);
-        shares.stop_waiting(1);
-        assert!(shares.is_idle() && shares.next(1, false).is_none());
-        shares.wait(1);
-        assert_eq!(shares.next(1, false), Some(1), "plenty");
-        assert!(!shares.came_back(1));
-        assert!(shares.is_idle() && !shares.held.contains_key(&1));
     }
 
-    #[test]
-    fn stale_entries_take_bounded_room() {
-        let mut shares = Shares::default();
-        for key in 0..if cfg!(miri) { 300 } else { 2_000 } {
-            shares.take(key);
-            shares.wait(key);
-            assert!(shares.came_back(key));
-            assert!(shares.waiting.len() <= MOST_GONE + 3);
+    /// Resumes the sources whose share has grown, at most as many as there are free buffers.
+    pub(in crate::proactor) fn retry_shares(&mut self) {
+        let scarce = self.memory.pool.is_scarce();
+        let free = self.memory.pool.free_chunks();
+        let mut left = free;
+        while left > 0
+            && let Some(&Reverse((held, _, key))) = self.sched.waits.shares.waiting.peek()
+        {
+            if scarce && !fits(held, 2, free) {
+                return;
+            }
+            self.sched.waits.shares.waiting.pop();
+            let (index, generation) = (key as u32, (key >> 32) as u32);
+            if let Some(state) = self.sources.table.find_key(index, generation)
+                && state.has(HELD)
+            {
+                left -= 1;
+                self.leave_share(index);
+            }
         }
-        assert_eq!(shares.next(1, true), None);
-        assert!(shares.is_idle() && shares.waiting.is_empty() && shares.held.is_empty());
+    }
+
+    /// Copies the leases of a write that is about to wait in its queue, if the source's writes
+    /// would hold more than its share with it.
+    #[inline]
+    pub(in crate::proactor) fn keep_to_share(&mut self, index: u32, slot: u32) {
+        if self.memory.pool.is_scarce() {
+            self.copy_beyond_share(index, slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_beyond_share(&mut self, index: u32, slot: u32) {
+        let free = self.memory.pool.free_chunks();
+        if self.ops[slot].buf.pool_leases() > 0 && self.count_leases(index, free) > free {
+            let (leases, bytes) = self.ops[slot].buf.copy_leases();
+            self.stats.counters.copied_leases += leases;
+            self.stats.counters.copied_bytes += bytes;
+        }
     }
 }

@@ -91,10 +91,10 @@ impl Builder {
     /// Sets how many bytes the *swap buffers* can have: the pool of memory that reads without a
     /// buffer fill, and that leases hold. Default 64 MiB, allocated as needed; at least one buffer.
     ///
-    /// While half of a pool of eight buffers or more is in use, the leases of one multishot read
-    /// may hold one buffer, or an eighth of the free buffers if that is more. At this share the
-    /// read waits until one of its leases is dropped. So a peer that sends and never reads does not
-    /// stop other connections.
+    /// The queued writes of one source hold at most as many swap buffers as are free. At this share
+    /// the reads of the source wait for its writes, and further writes are copied out of the pool.
+    /// So a peer that sends and never reads does not stop other connections. Leases that the
+    /// program keeps are bounded by the program only: one that keeps all of them stops all reads.
     pub fn swap_limit(mut self, bytes: usize) -> Builder {
         self.config.swap_limit = bytes;
         self

@@ -34,8 +34,8 @@ pub struct Counters {
     pub budget_stops: u64,
     /// Times that a read had to wait for a lease.
     pub lease_waits: u64,
-    /// Times that a multishot read waited because its source held its share of the swap buffers
-    /// while half of them were in use.
+    /// Times that a read waited because the queued writes of its source held its share of the swap
+    /// buffers (C8).
     pub share_waits: u64,
     /// Times that accept found no descriptor left.
     pub descriptor_shortages: u64,
@@ -60,11 +60,11 @@ pub struct Counters {
     /// Bytes that the driver copied in addition to the kernel's copy: the part of a message that
     /// did not fit into the current swap buffer, messages in more parts than one call takes, leases
     /// that a [`read_append`](crate::Op::read_append) has moved or, on io_uring, extended, and
-    /// small leases of writes that waited (`copied_leases`). Divided by the bytes moved, this is
-    /// the number of extra copies per byte.
+    /// leases of writes beyond a source's share (`copied_leases`). Divided by the bytes moved, this
+    /// is the number of extra copies per byte.
     pub copied_bytes: u64,
-    /// Small leases in queued writes that the driver has copied, so that they hold no swap buffer
-    /// (C8).
+    /// Leases in queued writes that the driver has copied out of the pool, because the writes of
+    /// their source held its share (C8).
     pub copied_leases: u64,
     /// Bytes that [`Lease::compact`](crate::Lease::compact) has copied, on any thread.
     pub compacted_bytes: u64,
@@ -86,7 +86,8 @@ pub struct Counters {
     pub remote_queue: u64,
     /// Sources that are ready and wait for their turn now.
     pub ready_sources: u64,
-    /// Sources whose reads wait for a lease, or whose accepts wait for room, now. (A source aborted
+    /// Sources whose reads wait for a lease or for their source's writes, or whose accepts wait for
+    /// room, now. (A source aborted
     /// meanwhile counts until its turn comes.)
     pub waiting_sources: u64,
     /// Completions that wait for delivery now.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completion, Completions, Done, Op};
+use windlass::{Completion, Completions, Done, Op};
 
 use crate::common::*;
 
@@ -134,65 +134,32 @@ fn is_woken<D: Driver>(b: &mut Bench<D>, bound: Duration) -> bool {
         || system::wait_readable(b.watcher.pollable().unwrap(), Some(bound))
 }
 
-/// A read that waits for its share of the swap buffers resumes when they come back, even if it
+/// A read that waits because of its source's writes resumes when swap buffers come back, even if it
 /// began to wait in the last turn.
 pub fn a_share_that_grows_wakes_the_foreign_loop<H: Harness>() {
     const CHUNK: usize = 4096;
     let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(64 * CHUNK);
     let mut b = H::bench_with(builder);
-    let mut kept = Vec::new();
+    let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len()).expect("room");
+    let kept: Vec<_> = (0..28).map(|_| fill(&mut b)).collect();
     let (here, there) = UnixStream::pair().unwrap();
     let source = b.watcher.attach(here).unwrap();
-    for _ in 0..40 {
-        (&there).write_all(&[1; CHUNK]).unwrap();
-        b.watcher.submit(Op::read(source)).unwrap();
-        kept.append(&mut embedded(&mut b));
-    }
-    let (here, there) = UnixStream::pair().unwrap();
-    let source = b.watcher.attach(here).unwrap();
-    b.watcher.submit(Op::read(source).multishot()).unwrap();
-    let mut done = Completions::new();
-    let (read, mut sent) = (kept.len(), 0);
-    // A driver may find the share used up before more bytes come.
-    while b.watcher.counters().share_waits == 0 || kept.len() == read + sent {
-        assert!(kept.len() < 100, "no share of a scarce pool is used up");
+    b.submit(Op::write(source, pattern(4 << 20, 1)));
+    while b.watcher.counters().share_waits == 0 {
+        let lease = fill(&mut b);
+        b.submit(Op::write(source, lease));
+        assert!(b.watcher.counters().free_swap_bytes > 0, "nothing waits");
         (&there).write_all(&[2]).unwrap();
-        sent += 1;
-        b.watcher.try_wait(&mut done).unwrap();
-        kept.append(&mut done.drain(..).collect());
+        let read = b.submit(Op::read(source));
+        b.look();
+        if !b.is_open(read) {
+            b.end(read);
+        }
     }
     let thread = std::thread::spawn(move || drop(kept));
     assert!(is_woken(&mut b, BOUND), "nothing tells that the read can go on");
     join(thread, "the drop of the leases");
     assert_eq!(embedded(&mut b)[0].bytes(), 1);
-}
-
-/// A read that begins to wait for a swap buffer in the last turn gets the buffer of a write that
-/// waits: on io_uring the kernel has to give that write back first.
-pub fn the_buffer_of_a_write_wakes_the_foreign_loop<H: Harness>() {
-    const CHUNK: usize = 4096;
-    let builder = windlass::Watcher::builder().buffer_size(CHUNK as u32).swap_limit(2 * CHUNK);
-    let mut b = H::bench_with(builder);
-    let (writer, _silent) = b.pair();
-    b.narrow(writer);
-    // A small lease holds the first swap buffer.
-    let mut lease = b.watcher.lease(|space| space.len()).unwrap();
-    lease.split_off(100);
-    b.submit(Op::write_vectored(writer, [Buf::from(pattern(4 << 20, 1)), Buf::from(lease)]));
-    let pairs = [(); 2].map(|()| UnixStream::pair().unwrap());
-    let [(first, first_peer), (second, second_peer)] = pairs;
-    let (first, second) = (b.watcher.attach(first).unwrap(), b.watcher.attach(second).unwrap());
-    b.watcher.submit(Op::read(first)).unwrap();
-    let read = b.watcher.submit(Op::read(second)).unwrap();
-    b.look();
-    // What the first peer sends takes the other one.
-    (&first_peer).write_all(&[1; CHUNK]).unwrap();
-    let kept = embedded(&mut b);
-    assert_eq!((kept.len(), kept[0].bytes()), (1, CHUNK));
-    (&second_peer).write_all(b"x").unwrap();
-    let done = embedded(&mut b);
-    assert_eq!((done[0].ticket(), done[0].bytes()), (read, 1));
-    assert_eq!(b.watcher.counters().copied_leases, 1);
 }
 
 /// An accept that waits for room in the table resumes when the program makes room.

@@ -250,7 +250,8 @@ pub fn a_wait_does_not_wait_for_what_it_holds_itself<H: Harness>() {
             }
         }
     }
-    assert!(!refused.is_empty() || H::STAMP == "faults", "{held:?}");
+    // A network that cuts messages leaves room for all of them.
+    assert!(!refused.is_empty() || H::STAMP.ends_with("faults"), "{held:?}");
     // The holders of the leases are dropped, one of them in a completion.
     held.clear();
     b.watcher.wait(&mut done).unwrap();

@@ -1,15 +1,17 @@
-//! C8 and C9 when swap buffers run out: waiting reads get whole buffers in turn, and a multishot
-//! read takes no more than its share.
+//! C8 and C9 when swap buffers run out: waiting reads get whole buffers in turn, and the queued
+//! writes of one source hold its share at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Buf, Builder, Done, Op, Source, Watcher};
+use windlass::{Buf, Builder, Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use crate::common::*;
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 64;
+/// More than one wait of a driver takes.
+const CLIENTS: usize = 70;
 
 fn small_pool() -> Builder {
     Watcher::builder().buffer_size(CHUNK as u32).swap_limit(CHUNKS * CHUNK)
@@ -20,167 +22,336 @@ const FLOODED: u64 = 2;
 const ECHO: u64 = 3;
 const PING: u64 = 4;
 const PONG: u64 = 5;
+const ANSWER: u64 = 6;
 
-/// A client that sends and does not read, and the state of the bytes it has sent.
+/// What the program does with the bytes of a flood.
+#[derive(Clone, Copy, PartialEq)]
+enum To {
+    /// Writes them back to the peer that sent them.
+    Itself,
+    /// Writes them to this source.
+    Other(Source),
+    /// Drops them, and writes an answer of its own, which it has made in a swap buffer.
+    Answer,
+}
+
+/// A peer that sends and does not read.
 struct Flood {
     flooder: Source,
     flooded: Source,
-    /// The program keeps the leases, or writes them back to the client.
-    kept: Option<Vec<Buf>>,
+    to: To,
+    multishot: bool,
     bytes: usize,
 }
 
 impl Flood {
-    fn start<H: Harness>(b: &mut Bench<H::Driver>, keeps: bool) -> Flood {
+    fn start<H: Harness>(b: &mut Bench<H::Driver>, to: To, multishot: bool) -> Flood {
         let (flooder, flooded) = b.pair();
         b.narrow(flooded);
-        b.submit(Op::read(flooded).multishot().token(FLOODED));
         b.submit(Op::write(flooder, vec![1; 1 << 16]).token(FLOOD));
-        Flood { flooder, flooded, kept: keeps.then(Vec::new), bytes: 0 }
+        let flood = Flood { flooder, flooded, to, multishot, bytes: 0 };
+        flood.read::<H>(b);
+        flood
     }
 
-    /// Fifty other clients send a message and wait for its echo, `rounds` times each; all reads are
-    /// multishot.
-    fn beside<H: Harness>(&mut self, b: &mut Bench<H::Driver>, clients: &[Source], rounds: usize) {
-        for &client in clients {
-            b.submit(Op::write(client, "ping").token(PING));
-            b.submit(Op::read_exact(client, room(4), 4).token(PONG));
-        }
-        let mut answered = 0;
-        while answered < clients.len() * rounds {
-            let c = b.next();
-            match (c.token, c.result) {
-                (FLOOD | FLOODED, result) => {
-                    self.take::<H>(b, c.token, result.expect("it goes on"))
-                }
-                (ECHO, Ok(Done::Read(data))) => {
-                    b.submit(Op::write(c.source, data).token(PING));
-                }
-                (PING, Ok(Done::Written { .. })) => {}
-                (PONG, Ok(Done::Read(data))) => {
-                    assert_eq!(&*data, b"ping");
-                    answered += 1;
-                    if answered + clients.len() <= clients.len() * rounds {
-                        b.submit(Op::write(c.source, "ping").token(PING));
-                        b.submit(Op::read_exact(c.source, room(4), 4).token(PONG));
-                    }
-                }
-                (token, other) => panic!("{token}: {other:?}"),
-            }
-        }
+    fn read<H: Harness>(&self, b: &mut Bench<H::Driver>) {
+        let read = Op::read(self.flooded).token(FLOODED);
+        b.submit(if self.multishot { read.multishot() } else { read });
     }
 
-    fn take<H: Harness>(&mut self, b: &mut Bench<H::Driver>, token: u64, done: Done) {
-        match (token, done) {
+    fn take<H: Harness>(&mut self, b: &mut Bench<H::Driver>, c: Completion) {
+        let has_more = c.has_more();
+        match (c.token, c.result.expect("it goes on")) {
             (FLOOD, Done::Written { buf, .. }) => {
                 b.submit(Op::write(self.flooder, buf).token(FLOOD));
             }
             (FLOODED, Done::Read(data)) => {
+                assert!(!data.is_empty() && has_more == self.multishot);
                 self.bytes += data.len();
-                match &mut self.kept {
-                    Some(kept) => kept.push(data),
-                    None => drop(b.submit(Op::write(self.flooded, data).token(FLOODED))),
+                let (to, data) = match self.to {
+                    To::Itself => (self.flooded, data),
+                    To::Other(other) => (other, data),
+                    To::Answer => {
+                        drop(data);
+                        let Ok(answer) = b.watcher.lease(|space| space.len()) else {
+                            panic!("one peer has the whole pool: {:?}", b.watcher.counters())
+                        };
+                        (self.flooded, Buf::from(answer))
+                    }
+                };
+                b.submit(Op::write(to, data).token(ANSWER));
+                if !self.multishot {
+                    self.read::<H>(b);
                 }
             }
-            (FLOODED, Done::Written { .. }) => {}
             (token, other) => panic!("{token}: {other:?}"),
-        }
-    }
-
-    /// Runs until the flood has stood still for a while.
-    fn settle<H: Harness>(&mut self, b: &mut Bench<H::Driver>) {
-        let mut before = None;
-        while before != Some(self.bytes) {
-            before = Some(self.bytes);
-            b.look_for(Duration::from_millis(20));
-            for c in b.now() {
-                self.take::<H>(b, c.token, c.result.expect("it goes on"));
-            }
-            assert!(self.bytes < 1 << 30, "the flood never stands still");
         }
     }
 }
 
-/// One flooding client beside fifty others.
-fn flood_beside_fifty<H: Harness>(keeps: bool) {
-    let mut b = H::bench_with(small_pool());
-    let pairs = b.pairs(50);
-    for &(_, server) in &pairs {
-        b.submit(Op::read(server).multishot().token(ECHO));
+/// Honest clients beside floods.
+struct Clients {
+    pairs: Vec<(Source, Source)>,
+    multishot: bool,
+}
+
+impl Clients {
+    fn new<H: Harness>(b: &mut Bench<H::Driver>, multishot: bool) -> Clients {
+        let pairs = b.pairs(CLIENTS);
+        for &(_, server) in &pairs {
+            let read = Op::read(server).token(ECHO);
+            b.submit(if multishot { read.multishot() } else { read });
+        }
+        Clients { pairs, multishot }
     }
-    let clients: Vec<Source> = pairs.iter().map(|&(client, _)| client).collect();
-    let mut flood = Flood::start::<H>(&mut b, keeps);
-    flood.beside::<H>(&mut b, &clients, 20);
-    flood.settle::<H>(&mut b);
+
+    /// Each client sends a message and waits for its echo, `rounds` times.
+    fn are_served<H: Harness>(
+        &self,
+        b: &mut Bench<H::Driver>,
+        floods: &mut [Flood],
+        rounds: usize,
+    ) {
+        for &(client, _) in &self.pairs {
+            b.submit(Op::write(client, "ping").token(PING));
+            b.submit(Op::read_exact(client, room(4), 4).token(PONG));
+        }
+        let (mut answered, mut others, all) = (0, 0, self.pairs.len() * rounds);
+        while answered < all {
+            let c = b.next();
+            match c.token {
+                FLOOD | FLOODED => {
+                    others += 1;
+                    assert!(others < 20_000 + 1000 * all, "{answered} of {all} are answered");
+                    let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
+                    floods.iter_mut().find(of).expect("one of them").take::<H>(b, c);
+                }
+                ECHO => {
+                    let Ok(Done::Read(data)) = c.result else { panic!("{c:?}") };
+                    b.submit(Op::write(c.source, data).token(PING));
+                    if !self.multishot {
+                        b.submit(Op::read(c.source).token(ECHO));
+                    }
+                }
+                PONG => {
+                    assert_eq!(&*expect_read(c), b"ping");
+                    answered += 1;
+                    // The last ones have no next round.
+                    if answered + self.pairs.len() <= all {
+                        let client = self.pairs[answered % self.pairs.len()].0;
+                        b.submit(Op::write(client, "ping").token(PING));
+                        b.submit(Op::read_exact(client, room(4), 4).token(PONG));
+                    }
+                }
+                PING | ANSWER => {
+                    assert!(matches!(c.result, Ok(Done::Written { .. })), "{c:?}");
+                }
+                token => panic!("{token}: {c:?}"),
+            }
+        }
+    }
+}
+
+/// Lets floods run until none of them goes on.
+fn settle<H: Harness>(b: &mut Bench<H::Driver>, floods: &mut [Flood]) {
+    let bytes = |floods: &[Flood]| floods.iter().map(|flood| flood.bytes).sum::<usize>();
+    let mut before = None;
+    while before != Some(bytes(floods)) {
+        before = Some(bytes(floods));
+        b.look_for(Duration::from_millis(20));
+        for c in b.now() {
+            if c.token == ANSWER {
+                continue;
+            }
+            let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
+            floods.iter_mut().find(of).expect("one of them").take::<H>(b, c);
+        }
+        assert!(bytes(floods) < 1 << 28, "the flood never stands still");
+    }
+}
+
+/// So many peers send and never read: the echoes to them are stuck. Other clients go on.
+fn echoes_that_nobody_reads<H: Harness>(count: usize, multishot: bool) {
+    let mut b = H::bench_with(small_pool());
+    let clients = Clients::new::<H>(&mut b, multishot);
+    let start = |b: &mut Bench<H::Driver>| Flood::start::<H>(b, To::Itself, multishot);
+    let mut floods: Vec<Flood> = (0..count).map(|_| start(&mut b)).collect();
+    clients.are_served::<H>(&mut b, &mut floods, 10);
+    settle::<H>(&mut b, &mut floods);
     let counters = b.watcher.counters();
     assert!(counters.swap_bytes as usize <= CHUNKS * CHUNK, "{counters:?}");
-    assert!(counters.share_waits > 0, "it has had its share: {counters:?}");
+    assert!(counters.share_waits >= count as u64, "each has had its share: {counters:?}");
+    assert_eq!(counters.waiting_sources, count as u64, "{counters:?}");
+    assert!(floods.iter().all(|flood| flood.bytes > 0));
     // The loop sleeps while no bytes come.
     b.pass(Duration::from_millis(100));
     let turns = b.watcher.counters().turns - counters.turns;
     assert!(turns < 20, "{turns} turns while all wait");
-    // The other clients still go on.
-    flood.beside::<H>(&mut b, &clients, 2);
-    // The flood resumes when its leases come back: the client reads, or the program drops them.
-    let before = flood.bytes;
-    let wanted = before + 4 * CHUNKS * CHUNK;
-    match &mut flood.kept {
-        Some(kept) => {
-            // On another thread, while the loop sleeps or is about to.
-            let kept = std::mem::take(kept);
-            std::thread::spawn(move || drop(kept)).join().expect("it drops them");
-        }
-        None => drop(b.submit(Op::read(flood.flooder).multishot().token(PONG))),
-    }
-    while flood.bytes < wanted {
+    clients.are_served::<H>(&mut b, &mut floods, 3);
+    // A flood goes on when its peer reads.
+    let (peer, before) = (floods[0].flooder, floods[0].bytes);
+    b.submit(Op::read(peer).multishot().token(PONG));
+    while floods[0].bytes < before + 4 * CHUNKS * CHUNK {
         let c = b.next();
-        match (c.token, c.result) {
-            (PONG, Ok(Done::Read(_))) => {}
-            (token, result) => flood.take::<H>(&mut b, token, result.expect("it goes on")),
+        match c.token {
+            PONG | ANSWER => drop(c.result.expect("it goes on")),
+            _ => {
+                let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
+                floods.iter_mut().find(of).expect("one of them").take::<H>(&mut b, c);
+            }
         }
-        if let Some(kept) = &mut flood.kept {
-            kept.clear();
+    }
+    // And when other sources leave more of the pool.
+    if count > 2 {
+        let before = floods[1].bytes;
+        for flood in floods.split_off(2) {
+            b.watcher.abort(flood.flooded);
+            b.watcher.abort(flood.flooder);
+        }
+        while floods[1].bytes == before {
+            let c = b.next();
+            let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
+            if !matches!(c.token, PONG | ANSWER)
+                && let Some(flood) = floods.iter_mut().find(of)
+            {
+                flood.take::<H>(&mut b, c);
+            }
         }
     }
     b.watcher.close();
 }
 
-/// One client sends and never reads, so that its echo is stuck: fifty others go on.
+/// One peer that sends and never reads had the whole pool: reads that are submitted again at once
+/// had no share.
 pub fn a_peer_that_never_reads_takes_its_share_only<H: Harness>() {
-    flood_beside_fifty::<H>(false);
+    echoes_that_nobody_reads::<H>(1, false);
 }
 
-/// The program keeps what one client sends: fifty others go on.
-pub fn leases_that_are_kept_are_a_share_only<H: Harness>() {
-    flood_beside_fifty::<H>(true);
+pub fn a_multishot_read_takes_its_share_only<H: Harness>() {
+    echoes_that_nobody_reads::<H>(1, true);
 }
 
-/// Ten clients send and never read: each gets its share, and some buffers stay free.
-pub fn ten_floods_leave_some<H: Harness>() {
+pub fn eight_peers_that_never_read_leave_some<H: Harness>() {
+    echoes_that_nobody_reads::<H>(8, false);
+}
+
+pub fn eight_multishot_reads_leave_some<H: Harness>() {
+    echoes_that_nobody_reads::<H>(8, true);
+}
+
+/// The same with the default settings: 73 MiB that nobody reads stopped all others.
+pub fn a_peer_that_never_reads_stops_nobody_by_default<H: Harness>() {
+    let mut b = H::bench();
+    let clients = Clients::new::<H>(&mut b, false);
+    let mut floods = [Flood::start::<H>(&mut b, To::Itself, false)];
+    settle::<H>(&mut b, &mut floods);
+    let counters = b.watcher.counters();
+    assert!(counters.share_waits > 0 && counters.free_swap_bytes > 16 << 20, "{counters:?}");
+    assert!(floods[0].bytes < 73 << 20, "{} bytes are queued", floods[0].bytes);
+    clients.are_served::<H>(&mut b, &mut floods, 3);
+    b.watcher.close();
+}
+
+/// Many sources are relayed to one that never reads. No read waits for that queue; what is beyond
+/// its share is copied out of the pool.
+pub fn a_relay_to_a_peer_that_never_reads_leaves_some<H: Harness>() {
+    for multishot in [false, true] {
+        let mut b = H::bench_with(small_pool());
+        let clients = Clients::new::<H>(&mut b, multishot);
+        let (far, _silent) = b.pair();
+        b.narrow(far);
+        let start = |b: &mut Bench<H::Driver>| Flood::start::<H>(b, To::Other(far), multishot);
+        let mut floods: Vec<Flood> = (0..4).map(|_| start(&mut b)).collect();
+        clients.are_served::<H>(&mut b, &mut floods, 10);
+        while b.watcher.queued_bytes(far).unwrap() < 4 * CHUNKS * CHUNK {
+            clients.are_served::<H>(&mut b, &mut floods, 2);
+        }
+        let counters = b.watcher.counters();
+        assert!(counters.copied_leases > 0, "{counters:?}");
+        assert!(counters.swap_bytes as usize <= CHUNKS * CHUNK, "{counters:?}");
+        b.watcher.close();
+    }
+}
+
+/// A peer that sends and never reads gets answers that the program makes in swap buffers.
+pub fn answers_that_nobody_reads_leave_some<H: Harness>() {
+    for multishot in [false, true] {
+        let mut b = H::bench_with(small_pool());
+        let clients = Clients::new::<H>(&mut b, multishot);
+        let mut floods = [Flood::start::<H>(&mut b, To::Answer, multishot)];
+        clients.are_served::<H>(&mut b, &mut floods, 10);
+        settle::<H>(&mut b, &mut floods);
+        assert!(b.watcher.counters().share_waits > 0);
+        clients.are_served::<H>(&mut b, &mut floods, 3);
+        b.watcher.close();
+    }
+}
+
+/// A read and a read behind a lease that is queued after it waited for each other for ever, with
+/// memory free: the first one for the lease of the second.
+pub fn a_read_waits_for_no_lease_behind_it<H: Harness>() {
+    for multishot in [false, true] {
+        let mut b = H::bench_with(small_pool());
+        // The program itself holds most of the pool.
+        let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len()).expect("room");
+        let held: Vec<_> = (0..CHUNKS * 13 / 16).map(|_| fill(&mut b)).collect();
+        let (here, there) = b.pair();
+        let read = |b: &mut Bench<H::Driver>| {
+            let read = Op::read(here).token(FLOODED);
+            b.submit(if multishot { read.multishot() } else { read })
+        };
+        let mut ticket = read(&mut b);
+        b.write(there, "a");
+        let lease = expect_read(b.next());
+        if !multishot {
+            ticket = read(&mut b);
+        }
+        let append = b.submit(Op::read_append(here, lease));
+        for byte in *b"bcdefghijklmnopqrstuvwxyz" {
+            b.write(there, [byte].to_vec());
+            let c = b.next();
+            assert_eq!(c.token, if multishot { FLOODED } else { c.token });
+            match c.result {
+                Ok(Done::Read(data)) => assert_eq!(&*data, [byte]),
+                // Behind a single read it has its turn.
+                Ok(Done::Appended { buf, bytes: 1 }) if !multishot => {
+                    assert_eq!(&*buf, b"ac");
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        if multishot {
+            assert!(b.watcher.cancel(ticket));
+            expect_unmoved(b.end(ticket), ErrorKind::Cancelled);
+            assert!(b.watcher.cancel(append));
+            assert_eq!(&*expect_unmoved(b.end(append), ErrorKind::Cancelled), b"a");
+        }
+        drop(held);
+        b.expect_all_ended();
+    }
+}
+
+/// Reads that wait because of their source's writes end like others, and go on when those writes
+/// end, however they do.
+pub fn reads_that_wait_for_writes_end_like_others<H: Harness>() {
     let mut b = H::bench_with(small_pool());
-    let pairs = b.pairs(10);
-    for &(_, server) in &pairs {
-        b.submit(Op::read(server).multishot().token(ECHO));
-    }
-    let clients: Vec<Source> = pairs.iter().map(|&(client, _)| client).collect();
-    let mut floods: Vec<Flood> = (0..10).map(|_| Flood::start::<H>(&mut b, true)).collect();
-    let mut last = 0;
-    loop {
-        b.look_for(Duration::from_millis(20));
-        for c in b.now() {
-            let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
-            let flood = floods.iter_mut().find(of).expect("one of them");
-            flood.take::<H>(&mut b, c.token, c.result.expect("it goes on"));
-        }
-        let bytes = floods.iter().map(|flood| flood.bytes).sum();
-        if std::mem::replace(&mut last, bytes) == bytes {
-            break;
-        }
-        assert!(bytes <= CHUNKS * CHUNK, "more bytes than the pool has");
-    }
-    assert!(floods.iter().all(|flood| flood.bytes > 0), "each has one at least");
-    assert!(b.watcher.counters().share_waits >= 10);
-    floods[0].beside::<H>(&mut b, &clients, 10);
+    let mut floods = [Flood::start::<H>(&mut b, To::Itself, false)];
+    settle::<H>(&mut b, &mut floods);
+    let (here, there) = (floods[0].flooded, floods[0].flooder);
+    assert_eq!(b.watcher.counters().waiting_sources, 1);
+    // A read that takes no memory of the pool does not wait.
+    b.watcher.cancel_all(here);
+    let ended = |c: &Completion| c.token == FLOODED && c.error_kind().is_some();
+    while !ended(&b.next()) {}
+    b.look_for(Duration::from_millis(5));
+    b.now();
+    assert_eq!(b.watcher.counters().waiting_sources, 0);
+    // Its writes have ended with the cancel, so its reads go on.
+    let read = b.submit(Op::read(here));
+    assert!(!expect_read(b.end(read)).is_empty());
+    b.watcher.abort(there);
+    b.watcher.abort(here);
     b.watcher.close();
 }
 

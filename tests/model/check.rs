@@ -468,7 +468,7 @@ impl<W: World> Model<W> {
             Err(error) => error.buf(),
         };
         match record.code {
-            // A small lease may have been copied; its bytes are compared elsewhere.
+            // A lease may have been copied; its bytes are compared elsewhere.
             OpCode::Write if record.lease && self.watcher.counters().copied_leases > 0 => {
                 assert!(back.is_lease(), "no lease: {c:?}");
             }

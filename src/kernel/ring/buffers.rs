@@ -150,8 +150,7 @@ impl Buffers {
     /// chunks, lends the kernel others, whose leases may have come back meanwhile.
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        // While the pool is scarce, no multishot receive continues in the kernel, because the
-        // kernel does not know the shares of sources.
+        // While the pool is scarce, no multishot receive continues in the kernel.
         if std::mem::take(&mut self.needs_chunk) && !pool.is_scarce() {
             self.fill(pool);
         }

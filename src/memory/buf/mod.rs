@@ -293,21 +293,25 @@ impl Buf {
         ManuallyDrop::new(unsafe { Lease::from_parts(self.chunk(), self.start, self.len) })
     }
 
-    /// Whether one of its leases is much smaller than the memory that it keeps in use.
-    pub(crate) fn has_small_lease(&self) -> bool {
-        // SAFETY: the tag says so.
-        let is_small = |part: &Buf| part.is_lease() && unsafe { part.lease() }.is_small();
-        self.parts().iter().any(is_small)
+    /// The number of its leases that keep a swap buffer in use.
+    pub(crate) fn pool_leases(&self) -> usize {
+        self.parts().iter().filter(|part| part.is_in_pool()).count()
     }
 
-    /// Moves the bytes of small leases into memory of their own. Returns how many leases and bytes.
-    pub(crate) fn copy_small_leases(&mut self) -> (u64, u64) {
+    /// Whether it is one lease on a swap buffer.
+    fn is_in_pool(&self) -> bool {
+        // SAFETY: the tag says so.
+        self.is_lease() && unsafe { self.lease() }.is_in_pool()
+    }
+
+    /// Moves the bytes of its leases out of the pool. Returns how many leases and bytes.
+    pub(crate) fn copy_leases(&mut self) -> (u64, u64) {
         let parts = match self.is_list() {
             true => self.parts_mut(),
             false => std::slice::from_mut(self),
         };
         let (mut leases, mut bytes) = (0, 0);
-        for part in parts.iter_mut().filter(|part| part.has_small_lease()) {
+        for part in parts.iter_mut().filter(|part| part.is_in_pool()) {
             // SAFETY: it is a lease: a part is no list.
             let copy = unsafe { part.lease() }.copied();
             *part = match part.is_unique_lease() {

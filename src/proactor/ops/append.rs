@@ -12,6 +12,7 @@ use crate::memory::buf::swap::LeaseMut;
 use crate::memory::buf::{Buf, Target};
 use crate::proactor::Proactor;
 use crate::proactor::ops::read::EMPTY_COST;
+use crate::proactor::ops::read::takes_lease;
 use crate::proactor::ops::submit::{check_len, check_most};
 use crate::words::error::Refusal;
 
@@ -32,6 +33,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// One attempt of a read behind the bytes of a buffer.
     pub(in crate::proactor) fn run_append(&mut self, index: u32, slot: u32, left: &mut usize) {
+        if takes_lease(&self.ops[slot]) && self.holds_share(index) {
+            return self.wait_for_share(index);
+        }
         let op = &mut self.ops[slot];
         let state = &mut self.sources[index];
         let from = op.count as usize;

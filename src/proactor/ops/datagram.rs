@@ -15,7 +15,6 @@ use crate::kernel::{Calls, Kernel, Received};
 use crate::memory::buf::{Buf, Target};
 use crate::op::{self, Op, OpCode};
 use crate::proactor::ops::read::EMPTY_COST;
-use crate::proactor::ops::receive::Space;
 use crate::proactor::ops::submit::check_most;
 use crate::proactor::ops::timer::absolute;
 use crate::proactor::ops::{Submitted, TRIED};
@@ -129,40 +128,28 @@ impl<K: Kernel> Proactor<K> {
         let (own, multishot) = (op.count != 0, op.multishot);
         let (fd, kind) = (self.sources[index].fd, self.sources[index].kind());
         let mut from = self.memory.address();
-        let mut memory = None;
+        let mut space = None;
         let got = if own {
             let to = self.ops[slot].buf.target(0, usize::MAX);
             self.kernel.calls_mut().recv_from(fd, kind, &mut [to], &mut from)
         } else {
-            let Some(lent) = self.memory(index, multishot) else {
+            let Some((start, room)) = self.memory(index) else {
                 return self.memory.addresses.push(from);
             };
-            let mut to = Self::message_targets(
-                &mut self.memory.spill,
-                &self.memory.pool,
-                lent.start,
-                lent.room,
-            );
+            let mut to =
+                Self::message_targets(&mut self.memory.spill, &self.memory.pool, start, room);
             let parts = if to[1].is_empty() { 1 } else { 2 };
-            memory = Some(lent);
+            space = Some(room);
             self.kernel.calls_mut().recv_from(fd, kind, &mut to[..parts], &mut from)
         };
         if got.moved < 0 || got.end {
             self.memory.addresses.push(from);
-            if let Some(memory) = memory {
-                self.give_back(memory);
-            }
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as usize;
-        let data = match memory {
-            // An empty datagram uses no byte of the chunk, so the chunk goes back.
-            Some(space @ Space { own: Some(_), .. }) if len == 0 => {
-                self.give_back(space);
-                Buf::NONE
-            }
+        let data = match space {
             // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-            Some(memory) => unsafe { self.lease(len as u32, memory.room, memory.own) },
+            Some(room) => unsafe { self.lease(len as u32, room) },
             None => {
                 let mut buf = self.ops[slot].buf.take();
                 // SAFETY: the kernel has written `len` bytes from the start.
@@ -183,8 +170,8 @@ impl<K: Kernel> Proactor<K> {
         let most = self.kernel.calls().datagrams_per_call(false).min(MOST);
         // A call should not take many more bytes than the source's share.
         let asked = most.min(self.memory.expected.count).min(*left / self.memory.expected.len);
-        // While the pool is scarce, a source may hold only its share of it.
-        if asked < LEAST || self.ops[head].multishot && self.memory.pool.is_scarce() {
+        // `receive_one` waits, if the first one takes memory of the pool.
+        if asked < LEAST || self.holds_share(index) {
             return false;
         }
         let chunk = self.memory.pool.chunk_bytes();
@@ -377,7 +364,6 @@ impl<K: Kernel> Proactor<K> {
         if self.sources[index].can_write() {
             self.enqueue(index);
         }
-        self.note_queued_lease(ticket);
     }
 
     /// Makes room for another deferred datagram of `len` bytes: if the queued ones would cause its

@@ -57,10 +57,8 @@ impl<K: Kernel> Proactor<K> {
         slot: u32,
         left: &mut usize,
     ) {
+        let Some((start, room)) = self.memory(index) else { return };
         let state = &mut self.sources[index];
-        let Some((start, room)) = self.memory.pool.space() else {
-            return self.wait_for_lease(index);
-        };
         let mut to = Self::message_targets(&mut self.memory.spill, &self.memory.pool, start, room);
         // A stream keeps the bytes that do not fit.
         let parts = if state.has(STREAM) || to[1].is_empty() { 1 } else { 2 };
@@ -76,7 +74,7 @@ impl<K: Kernel> Proactor<K> {
         state.flags &= !QUIET;
         state.settle(0, 1, true);
         // SAFETY: the kernel has written `moved` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(moved as u32, room, None) };
+        let data = unsafe { self.lease(moved as u32, room) };
         *left = left.saturating_sub(moved as usize);
         self.sched.turn_bytes -= moved;
         let mut address = self.memory.address();

@@ -16,9 +16,9 @@ use crate::proactor::ops::timer::moved_ticket;
 use crate::proactor::ops::write::is_nothing;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{
-    ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, INLINE_READ, INLINE_TICKET, POLLED, POLLS,
-    READ_BUSY, READ_PAUSED, READS, REGISTERED, RESERVED, WAITING, WRITABLE, WRITE_BUSY,
-    WRITE_PAUSED, WRITES,
+    ABORTING, CHANGED, CLOSING, CONNECTING, DUPLICATED, HELD, INLINE_READ, INLINE_TICKET, POLLED,
+    POLLS, READ_BUSY, READ_PAUSED, READABLE, READS, REGISTERED, RESERVED, WAITING, WRITABLE,
+    WRITE_BUSY, WRITE_PAUSED, WRITES,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::error::{Error, ErrorKind};
@@ -183,12 +183,15 @@ impl<K: Kernel> Proactor<K> {
     /// lease.
     #[cold]
     pub(in crate::proactor) fn stop_waiting(&mut self, index: u32) {
-        if index == NIL || !self.sources[index].has(WAITING) {
+        if index == NIL {
             return;
         }
+        self.leave_share(index);
         let state = &mut self.sources[index];
+        if !state.has(WAITING) {
+            return;
+        }
         state.flags &= !WAITING;
-        self.sched.waits.shares.stop_waiting(state.name(index).key());
         self.note_reading(index);
         if self.sources[index].can_read() {
             self.enqueue(index);
@@ -201,6 +204,10 @@ impl<K: Kernel> Proactor<K> {
         let state = &mut self.sources[index];
         // A write that closed its source may have wrapped the count.
         state.queued_bytes = state.queued_bytes.wrapping_sub(bytes);
+        if state.has(HELD) {
+            self.retry_share(index);
+        }
+        let state = &self.sources[index];
         if state.has(POLLS) {
             self.run_drains(index);
         }
@@ -461,6 +468,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn vacate_source(&mut self, index: u32) {
         self.stats.hidden -= u32::from(self.sources[index].has(RESERVED | ABORTING));
         self.time.idle.leave(index);
+        self.leave_share(index);
         self.sources.vacate(index);
     }
 

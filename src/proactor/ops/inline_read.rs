@@ -19,12 +19,12 @@
 
 use crate::completion::{Completion, Done};
 use crate::kernel::{Calls, Kernel, Received};
-use crate::memory::buf::swap::{Lent, Pool};
+use crate::memory::buf::swap::Pool;
 use crate::memory::buf::{Buf, Target};
 use crate::op::OpCode;
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::{
-    BYTES, CLOSING, CONNECTING, FULL, INLINE_MULTISHOT, INLINE_READ, PLAIN, POLLS, QUIET,
+    BYTES, CLOSING, CONNECTING, FULL, HELD, INLINE_MULTISHOT, INLINE_READ, PLAIN, POLLS, QUIET,
     READ_PAUSED, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WAITING, WRITES, stream_kind,
 };
 use crate::sys::fork;
@@ -34,7 +34,7 @@ use crate::words::source::{Source, Ticket};
 
 /// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
 const USUAL: u32 = READABLE | REGISTERED | STREAM | INLINE_READ;
-const OTHER: u32 = UNSETTLED | WAITING | READ_PAUSED | READS | WRITES | POLLS;
+const OTHER: u32 = UNSETTLED | WAITING | HELD | READ_PAUSED | READS | WRITES | POLLS;
 
 impl<K: Kernel> Proactor<K> {
     /// The usual read is submitted when no bytes have arrived: it rests in its source.
@@ -132,7 +132,7 @@ impl<K: Kernel> Proactor<K> {
                 self.pause_vain(index, READABLE);
             }
         } else {
-            self.inline_read_done(index, got, room, None);
+            self.inline_read_done(index, got, room);
         }
         self.requeue(index);
         // Fewer events than that are still to come.
@@ -141,13 +141,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The inline read has bytes.
-    pub(in crate::proactor) fn inline_read_done(
-        &mut self,
-        index: u32,
-        got: Received,
-        room: u32,
-        own: Option<Lent>,
-    ) {
+    pub(in crate::proactor) fn inline_read_done(&mut self, index: u32, got: Received, room: u32) {
         let len = got.moved as u32;
         let state = &mut self.sources[index];
         state.settle(len, room, got.cut);
@@ -158,7 +152,7 @@ impl<K: Kernel> Proactor<K> {
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.inline_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(len, room, own) };
+        let data = unsafe { self.lease(len, room) };
         self.sched.turn_bytes -= len as isize;
         self.stats.continued += u64::from(more);
         let result = Ok(Done::Read(data));
@@ -224,8 +218,7 @@ impl<K: Kernel> Proactor<K> {
 #[cold]
 #[inline(never)]
 fn next_buffer(pool: &mut Pool, turn_bytes: &mut isize) -> Option<(*mut u8, u32)> {
-    // While the pool is scarce, the source waits for its turn with the others.
-    if *turn_bytes <= 0 || pool.is_scarce() && pool.is_still_scarce() {
+    if *turn_bytes <= 0 {
         return None;
     }
     *turn_bytes -= pool.chunk_bytes() as isize;

@@ -133,7 +133,7 @@ impl<K: Kernel> Proactor<K> {
                 // A multishot read that was told to end ends with the last answer.
                 let goes_on = op.multishot;
                 self.finish_read(index, slot, Ok(Done::Read(data)));
-                if more && self.memory.pool.is_scarce() && ending.is_none() {
+                if more && ending.is_none() && self.memory.pool.is_scarce() {
                     // The kernel does not know the shares, so from now on the loop reads.
                     let key = self.sources[index].name(index).key();
                     self.kernel.stop(key, false);
@@ -182,18 +182,16 @@ impl<K: Kernel> Proactor<K> {
 
     /// A read without a buffer that has a slot: behind another, or with a deadline.
     pub(super) fn run_read(&mut self, index: u32, slot: u32, left: &mut usize) {
-        let multishot = self.ops[slot].multishot;
-        let Some(memory) = self.memory(index, multishot) else { return };
-        let got = self.receive(index, memory.start, memory.room);
+        let Some((start, room)) = self.memory(index) else { return };
+        let got = self.receive(index, start, room);
         if got.moved <= 0 {
-            self.give_back(memory);
             *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as u32;
-        self.sources[index].settle(len, memory.room, got.cut);
+        self.sources[index].settle(len, room, got.cut);
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
-        let data = unsafe { self.lease(len, memory.room, memory.own) };
+        let data = unsafe { self.lease(len, room) };
         *left = left.saturating_sub(len as usize);
         self.sched.turn_bytes -= len as isize;
         self.finish_read(index, slot, Ok(Done::Read(data)));
@@ -247,6 +245,15 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
+/// Whether a read takes memory of the pool.
+pub(in crate::proactor) fn takes_lease(op: &Operation) -> bool {
+    match op.code {
+        OpCode::Read => true,
+        OpCode::ReadAppend => op.buf.is_unique_lease(),
+        _ => false,
+    }
+}
+
 /// The memory for a read that the kernel completes: `Some(None)` for a buffer of the kernel's
 /// choice; `None` if the loop reads by itself.
 #[allow(clippy::option_option)] // three answers, which `start_recv` takes apart
@@ -255,7 +262,7 @@ pub(in crate::proactor) fn kernel_target(
     is_scarce: bool,
 ) -> Option<Option<Target<'_>>> {
     match op.code {
-        // The kernel does not know the shares.
+        // In the kernel, the multishot reads of a few sources would take every buffer that it has.
         OpCode::Read if op.multishot && is_scarce => None,
         OpCode::Read => Some(None),
         // Into a buffer of the kernel's: an idle source holds none.

@@ -10,8 +10,7 @@ use crate::kernel::{Kernel, Received};
 use crate::proactor::Proactor;
 use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::state::{
-    FULL, INLINE_MULTISHOT, INLINE_READ, QUIET, READ_PAUSED, READABLE, REGISTERED, STREAM,
-    SourceState, UNSETTLED,
+    FULL, INLINE_READ, QUIET, READ_PAUSED, READABLE, REGISTERED, STREAM, SourceState, UNSETTLED,
 };
 use crate::words::error::ErrorKind;
 
@@ -35,17 +34,15 @@ impl<K: Kernel> Proactor<K> {
                 self.attempt_read(index, left);
                 continue;
             }
-            let multishot = state.has(INLINE_MULTISHOT);
-            let Some(memory) = self.memory(index, multishot) else { return };
-            let got = self.receive(index, memory.start, memory.room);
+            let Some((start, room)) = self.memory(index) else { return };
+            let got = self.receive(index, start, room);
             if got.moved <= 0 {
-                self.give_back(memory);
                 self.inline_read_stopped(index, got);
                 *left = left.saturating_sub(EMPTY_COST);
                 continue;
             }
             *left = left.saturating_sub(got.moved as usize);
-            self.inline_read_done(index, got, memory.room, memory.own);
+            self.inline_read_done(index, got, room);
         }
     }
 

@@ -8,70 +8,24 @@
 //! implementers.
 
 use crate::kernel::{Calls, Kernel, Received};
-use crate::memory::buf::swap::{Lent, Pool};
+use crate::memory::buf::swap::Pool;
 use crate::memory::buf::{Buf, Target};
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::WAITING;
-
-/// Memory from the pool for one read.
-pub(in crate::proactor) struct Space {
-    pub(in crate::proactor) start: *mut u8,
-    pub(in crate::proactor) room: u32,
-    /// The chunk, if only this read uses it.
-    pub(in crate::proactor) own: Option<Lent>,
-}
 
 impl<K: Kernel> Proactor<K> {
-    /// Memory for a read of the source: the current chunk, or while the pool is scarce a chunk of
-    /// its own for a multishot read. `None` if no chunk is free, or the source holds its share:
-    /// then the source waits.
+    /// Memory for a read of the source: where it starts, and how many bytes there are. `None` if no
+    /// chunk is free, or the source's writes hold its share: then the source waits.
     #[inline]
-    pub(in crate::proactor) fn memory(&mut self, index: u32, multishot: bool) -> Option<Space> {
-        if multishot && self.memory.pool.is_scarce() {
-            return self.own_memory(index);
-        }
-        match self.memory.pool.space() {
-            Some((start, room)) => Some(Space { start, room, own: None }),
-            None => {
-                self.wait_for_lease(index);
-                None
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn own_memory(&mut self, index: u32) -> Option<Space> {
-        let key = self.sources[index].name(index).key();
-        let free = self.memory.pool.free_chunks();
-        self.note_owners();
-        if !self.sched.waits.shares.may_take(key, free) {
-            self.stats.counters.share_waits += 1;
-            self.sources[index].flags |= WAITING;
-            self.note_reading(index);
-            self.sched.waits.shares.wait(key);
-            self.sched.waits.note();
+    pub(in crate::proactor) fn memory(&mut self, index: u32) -> Option<(*mut u8, u32)> {
+        if self.holds_share(index) {
+            self.wait_for_share(index);
             return None;
         }
-        if let Some(mut own) = self.memory.pool.lend_to(key) {
-            let (start, room) = own.room();
-            return Some(Space { start, room, own: Some(own) });
-        }
-        // Reads share the rest of the current chunk. While the chunk has room, each turn resumes
-        // reads that wait.
-        let shared = self.memory.pool.space().map(|(start, room)| Space { start, room, own: None });
-        if shared.is_none() {
+        let space = self.memory.pool.space();
+        if space.is_none() {
             self.wait_for_lease(index);
         }
-        shared
-    }
-
-    /// Returns unused memory.
-    #[inline]
-    pub(in crate::proactor) fn give_back(&mut self, memory: Space) {
-        if let Some(own) = memory.own {
-            self.memory.pool.take_back(own);
-        }
+        space
     }
 
     /// The targets of a message: the space that the pool has lent and, if that is less than a swap
@@ -112,25 +66,12 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// A lease on `len` received bytes: they stand in the `room` bytes that the pool has lent and,
-    /// beyond these, in the spill; or in a chunk of the read's own.
+    /// beyond these, in the spill.
     ///
     /// # Safety
     /// The bytes were received there, and the pool was not used since.
     #[inline]
-    pub(in crate::proactor) unsafe fn lease(
-        &mut self,
-        len: u32,
-        room: u32,
-        own: Option<Lent>,
-    ) -> Buf {
-        if let Some(mut own) = own {
-            let key = own.owner();
-            // SAFETY: the same promise; the read's own chunk has room for all of it.
-            let data = unsafe { own.commit(len) };
-            self.memory.pool.take_back(own);
-            self.sched.waits.shares.take(key);
-            return data;
-        }
+    pub(in crate::proactor) unsafe fn lease(&mut self, len: u32, room: u32) -> Buf {
         if len <= room {
             // SAFETY: the same promise.
             return Buf::from(unsafe { self.memory.pool.commit(len) });

@@ -15,7 +15,7 @@ use crate::memory::leaked::{PATIENCE_NS, leak, leave_to_kernel};
 use crate::op::operation::InFlight;
 use crate::op::{Family, OpCode};
 use crate::proactor::Proactor;
-use crate::proactor::ops::read::kernel_target;
+use crate::proactor::ops::read::{kernel_target, takes_lease};
 use crate::proactor::ops::write::{WriteParts, is_nothing};
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{ABORTING, CLOSING, FULL, READ_BUSY, STREAM, WRITE_BUSY};
@@ -40,8 +40,12 @@ impl<K: Kernel> Proactor<K> {
     /// read from all sources before the program writes to the first, and their bytes would not fit
     /// into the cache. Only if the loop has no swap buffer for a read, the kernel may have one.
     pub(in crate::proactor) fn begin_read(&mut self, index: u32) -> bool {
+        let slot = self.sources[index].reads.head;
+        if takes_lease(&self.ops[slot]) && self.holds_share(index) {
+            self.wait_for_share(index);
+            return true;
+        }
         let state = &mut self.sources[index];
-        let slot = state.reads.head;
         let (op, pool) = (&mut self.ops[slot], &mut self.memory.pool);
         let is_bulk = state.has(FULL) && !op.multishot;
         if !state.has(STREAM) || is_bulk && (op.code != OpCode::Read || pool.available(false) > 0) {
@@ -203,9 +207,6 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         self.end_marked(self.sources[index].writes.head);
-        if matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
-            self.copy_returned_leases(index);
-        }
         self.go_on(index);
     }
 

@@ -260,6 +260,5 @@ impl<K: Kernel> Proactor<K> {
             self.requeue(index);
         }
         self.set_deadline(ticket, due_ns);
-        self.note_queued_lease(ticket);
     }
 }

@@ -238,6 +238,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Submitted {
         let ticket = self.push_bytes(code, index, token, buf.len(), anyway)?;
         self.ops[ticket.index()].buf = buf.take();
+        self.keep_to_share(index, ticket.index());
         Ok(ticket)
     }
 

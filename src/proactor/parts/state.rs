@@ -18,6 +18,7 @@
 //!     ├─ EAGAIN, short read ──▶ REGISTERED ──────────── an event ────────────┤
 //!     ├─ no kernel memory ────▶ READ_PAUSED, WRITE_PAUSED ── a time ─────────┼─▶ QUEUED
 //!     ├─ no lease, no room ───▶ WAITING ─────────────── it comes back ───────┤
+//!     ├─ writes hold a share ─▶ HELD ────────────────── a write ends ────────┤
 //!     └─ started ─────────────▶ READ_BUSY, WRITE_BUSY ── the answer ─────────┘
 //! ```
 //!
@@ -31,7 +32,7 @@
 //!   16  BYTES         READ_BUSY  WRITE_BUSY    POLLS
 //!   20  FULL          READS      WRITES        kind
 //!   24  kind          kind       kind          WRITES_REGISTERED
-//!   28  (unused)      INLINE_READ    INLINE_MULTISHOT  ABORTING
+//!   28  HELD          INLINE_READ    INLINE_MULTISHOT  ABORTING
 //! ```
 
 use std::num::NonZeroU32;
@@ -95,6 +96,8 @@ pub(in crate::proactor) const READS: u32 = 1 << 21;
 pub(in crate::proactor) const WRITES: u32 = 1 << 22;
 /// The selector watches the descriptor for writes, too.
 pub(in crate::proactor) const WRITES_REGISTERED: u32 = 1 << 27;
+/// The reads of the source wait because its queued writes hold its share of the swap buffers.
+pub(in crate::proactor) const HELD: u32 = 1 << 28;
 /// A read without buffer and deadline rests in the source itself, ahead of its queue.
 pub(in crate::proactor) const INLINE_READ: u32 = 1 << 29;
 /// The inline read is multishot.
@@ -432,7 +435,8 @@ impl SourceState {
 
     #[inline(always)]
     pub(in crate::proactor) fn can_read(&self) -> bool {
-        self.flags & (READABLE | READ_PAUSED | WAITING | READ_BUSY) == READABLE && self.has_reads()
+        const ALL: u32 = READABLE | READ_PAUSED | WAITING | HELD | READ_BUSY;
+        self.flags & ALL == READABLE && self.has_reads()
     }
 
     #[inline(always)]

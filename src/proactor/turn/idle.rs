@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{QUIET, READ_PAUSED, READABLE, WAITING, WRITABLE};
+use crate::proactor::parts::state::{HELD, QUIET, READ_PAUSED, READABLE, WAITING, WRITABLE};
 use crate::proactor::parts::time::Pause;
 use crate::words::clock::ns_of_duration;
 use crate::words::error::{ErrorKind, Limit, Refusal};
@@ -275,7 +275,7 @@ impl<K: Kernel> Proactor<K> {
     /// Whether the time of a source counts: a read is in flight, and waits for no lease.
     fn counts_idle(&self, index: u32) -> bool {
         let state = &self.sources[index];
-        state.has_reads() && !state.has(WAITING)
+        state.has_reads() && !state.has(WAITING | HELD)
     }
 
     /// A read was submitted, has ended without bytes, or has begun or ceased to wait for a lease.

@@ -1,5 +1,5 @@
 //! Sources that wait for a resource: memory for a read, a share of that memory, or a slot in the
-//! table. Also the writes that hold such memory while they wait (see `queued_leases.rs`).
+//! table.
 //!
 //! Each resource has a first-come, first-served queue. A turn resumes as many sources as it has
 //! resources for, never all: the others would only wait again. A queue holds names of sources; it
@@ -7,7 +7,6 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::proactor::queued_leases::QueuedLeases;
 use crate::proactor::shares::Shares;
 use crate::words::source::Source;
 
@@ -27,10 +26,8 @@ pub(in crate::proactor) struct ResourceWaits {
     pub(in crate::proactor) begun: usize,
     /// Accepts that wait for a slot in the table of sources.
     pub(in crate::proactor) source_slots: WaitQueue,
-    /// Multishot reads that wait because they hold their share of the swap buffers.
+    /// Reads that wait because the writes of their source hold its share of the swap buffers.
     pub(in crate::proactor) shares: Shares,
-    /// Writes whose small leases hold swap buffers.
-    pub(in crate::proactor) queued: QueuedLeases,
     /// A source may wait for one of the above. One flag covers all of them, because every turn
     /// asks.
     any: bool,
@@ -50,12 +47,12 @@ impl ResourceWaits {
 
     /// Updates the flag: whether something still waits.
     pub(in crate::proactor) fn settle(&mut self) {
-        self.any = self.reads_wait() || !self.source_slots.is_empty() || !self.queued.is_empty();
+        self.any = self.reads_wait() || !self.source_slots.is_empty();
     }
 
     /// Whether reads wait for memory.
     pub(in crate::proactor) fn reads_wait(&self) -> bool {
-        !self.leases.is_empty() || !self.buffers.is_empty() || !self.shares.is_idle()
+        !self.leases.is_empty() || !self.buffers.is_empty() || self.shares.len() > 0
     }
 
     /// Whether the kernel must be entered before we know for how many more reads it has buffers.
@@ -68,9 +65,10 @@ impl ResourceWaits {
         !self.source_slots.is_empty()
     }
 
-    /// The number of names in the queues.
+    /// The number of names in the queues, and of sources that hold their share.
     pub(in crate::proactor) fn len(&self) -> usize {
-        self.leases.names.len() + self.buffers.names.len() + self.source_slots.names.len()
+        let queues = [&self.leases, &self.buffers, &self.source_slots];
+        queues.map(|queue| queue.names.len()).iter().sum::<usize>() + self.shares.len()
     }
 
     pub(in crate::proactor) fn clear(&mut self) {

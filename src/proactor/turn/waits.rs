@@ -120,9 +120,6 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn retry_waiting(&mut self) {
         self.drop_gone_waits();
-        if !self.sched.waits.queued.is_empty() {
-            self.copy_queued_leases(self.sched.waits.reads_wait());
-        }
         let ahead = self.sched.ready.len() + self.sched.bulk.len();
         if !self.sched.waits.source_slots.is_empty() {
             let vacant = self.sources.table.limit().saturating_sub(self.sources.table.len());
@@ -134,8 +131,9 @@ impl<K: Kernel> Proactor<K> {
             let left = self.buffers_of_kernel_or_loop().saturating_sub(self.sched.waits.begun);
             self.resume_waiting(left, ahead, |waits| &mut waits.buffers);
         }
-        if !self.sched.waits.leases.is_empty() || !self.sched.waits.shares.is_idle() {
-            let left = self.memory.pool.available(!self.sched.waits.shares.is_idle());
+        let held = self.sched.waits.shares.len() > 0;
+        if !self.sched.waits.leases.is_empty() || held {
+            let left = self.memory.pool.available(held);
             self.resume_waiting(left, ahead, |waits| &mut waits.leases);
             self.retry_shares();
         }
@@ -185,31 +183,5 @@ impl<K: Kernel> Proactor<K> {
             self.enqueue(source.index());
         }
         true
-    }
-
-    /// Credits returned swap buffers to the shares of their sources.
-    pub(in crate::proactor) fn note_owners(&mut self) {
-        while let Some(key) = self.memory.pool.take_owner() {
-            if self.sched.waits.shares.came_back(key) {
-                self.share_goes_on(key);
-            }
-        }
-    }
-
-    fn share_goes_on(&mut self, key: u64) {
-        if let Some(state) = self.sources.table.find_key(key as u32, (key >> 32) as u32) {
-            let source = state.name(key as u32);
-            self.resume(source);
-        }
-    }
-
-    /// Resumes multishot reads below their share, as many as there are free buffers.
-    fn retry_shares(&mut self) {
-        self.note_owners();
-        let (free, scarce) = (self.memory.pool.free_chunks(), self.memory.pool.is_scarce());
-        for _ in 0..free {
-            let Some(key) = self.sched.waits.shares.next(free, scarce) else { return };
-            self.share_goes_on(key);
-        }
     }
 }

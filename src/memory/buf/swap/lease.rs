@@ -23,8 +23,8 @@ const SMALL_SHARE: usize = 4;
 ///
 /// A lease keeps a whole swap buffer in use. At the pool's limit, reads without a buffer wait for a
 /// lease to come back. So give writes to peers that may stall a deadline, and
-/// [compact](Lease::compact) a small lease that you keep. In a write that waits in its queue, the
-/// driver copies a small lease out of its swap buffer
+/// [compact](Lease::compact) a small lease that you keep. The driver copies a lease out of its swap
+/// buffer if it is to wait in a queue of writes that holds its share of the pool
 /// ([`Counters::copied_leases`](crate::Counters::copied_leases)).
 ///
 /// Clones are counted for the whole swap buffer, not for each lease. So no call turns a `Lease`
@@ -146,8 +146,14 @@ impl Lease {
         self.len()
     }
 
+    /// Whether its bytes are in a swap buffer of the pool, not in memory of their own.
+    pub(crate) fn is_in_pool(&self) -> bool {
+        // SAFETY: a lease keeps its chunk alive (S3).
+        !unsafe { self.chunk.as_ref() }.alone
+    }
+
     /// Whether the lease has less than a quarter of the bytes that it keeps in use.
-    pub(crate) fn is_small(&self) -> bool {
+    fn is_small(&self) -> bool {
         self.len() * SMALL_SHARE < self.held_bytes()
     }
 

@@ -58,8 +58,6 @@ struct Chunk {
     size: u32,
     next: AtomicPtr<Chunk>,
     pool: Arc<SwapShared>,
-    /// The key of the source that alone uses the chunk while it is leased; 0 if none.
-    owner: AtomicU64,
     /// The chunk counts as lent to a kernel.
     lent: AtomicBool,
     /// It holds a copy that is not the pool's: freed, not returned.
@@ -126,7 +124,6 @@ impl Chunk {
             size,
             next: AtomicPtr::new(ptr::null_mut()),
             pool: Arc::clone(pool),
-            owner: AtomicU64::new(0),
             lent: AtomicBool::new(false),
             alone,
         };
@@ -230,16 +227,11 @@ pub struct Pool {
     chunk_size: u32,
     /// A chunk with less room than this is retired: no read gets a smaller buffer.
     least_room: u32,
-    /// `least_room` for the usual reads; while the pool is scarce it exceeds every chunk, so they
-    /// take none.
-    usual_room: u32,
     free: Vec<NonNull<Chunk>>,
     allocated: usize,
     limit_chunks: usize,
     /// The number of chunks lent to a kernel.
     lent: usize,
-    /// The owners of returned chunks.
-    owners: Vec<u64>,
 }
 
 impl Pool {
@@ -263,12 +255,10 @@ impl Pool {
             rest: FULL,
             chunk_size,
             least_room,
-            usual_room: least_room,
             free: Vec::new(),
             allocated: 0,
             limit_chunks: (limit / chunk_size as usize).max(1),
             lent: 0,
-            owners: Vec::new(),
         }
     }
 
@@ -283,11 +273,10 @@ impl Pool {
         at_hand.or_else(|| self.refill())
     }
 
-    /// As [`space`](Pool::space), but only in the rest of the current chunk, and `None` while the
-    /// pool is scarce.
+    /// As [`space`](Pool::space), but only in the rest of the current chunk.
     #[inline(always)]
     pub(crate) fn space_at_hand(&mut self) -> Option<(*mut u8, u32)> {
-        if self.room >= self.usual_room { Some((self.start, self.room)) } else { None }
+        if self.room >= self.least_room { Some((self.start, self.room)) } else { None }
     }
 
     /// Starts again at the beginning of the current chunk, whose memory is hot, once all its leases
@@ -422,12 +411,10 @@ impl Pool {
         if !self.shared.returned.load(Ordering::Relaxed).is_null() {
             self.take_returned();
         }
-        let chunk = self.free.pop().or_else(|| self.allocate()).or_else(|| {
+        self.free.pop().or_else(|| self.allocate()).or_else(|| {
             self.starve();
             self.free.pop().inspect(|_| self.shared.starving.store(false, Ordering::SeqCst))
-        });
-        self.note_scarcity();
-        chunk
+        })
     }
 
     /// Sets the `starving` flag, then looks again: a lease that drops meanwhile sees the flag, or
@@ -441,24 +428,18 @@ impl Pool {
     /// gives no chunk back on request, so three quarters of the pool, or at least one chunk, stay
     /// for reads by the loop.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
-        let kept = if self.has_shares() { self.limit_chunks * 3 / 4 } else { 1 };
-        if held >= self.limit_chunks - kept {
+        if held >= self.limit_chunks - self.kept_from_kernel() {
             return None;
         }
-        self.lend_to(0)
+        self.lend_chunk()
     }
 
-    /// Lends a chunk for one read of the source with this key (0 for none).
-    /// [`take_owner`](Pool::take_owner) returns the key once the last lease of the chunk is
-    /// dropped.
-    pub(crate) fn lend_to(&mut self, owner: u64) -> Option<Lent> {
+    pub(super) fn lend_chunk(&mut self) -> Option<Lent> {
         let chunk = self.obtain()?;
         self.lent += 1;
-        self.note_scarcity();
         // SAFETY: the chunk is the pool's alone (S1).
         let header = unsafe { chunk.as_ref() };
         header.tokens.refill();
-        header.owner.store(owner, Ordering::Relaxed);
         header.lent.store(true, Ordering::Relaxed);
         // SAFETY: the data starts behind the header, inside the allocation.
         let start = unsafe { chunk.as_ptr().cast::<u8>().add(HEADER) };
@@ -479,14 +460,8 @@ impl Pool {
         trace::made(lent.chunk.as_ptr(), trace::Kind::Swap, self.chunk_size as usize);
         if header.tokens.give_up(lent.rest) {
             trace::gone(lent.chunk.as_ptr());
-            let owner = header.owner.swap(0, Ordering::Relaxed);
-            // Without a lease the chunk has no owner.
-            if owner != 0 && lent.rest != FULL {
-                self.owners.push(owner);
-            }
             self.free.push(lent.chunk);
         }
-        self.note_scarcity();
     }
 
     fn retire(&mut self) {
@@ -505,23 +480,14 @@ impl Pool {
     }
 
     fn take_returned(&mut self) {
-        let (free, owners, lent) = (&mut self.free, &mut self.owners, &mut self.lent);
+        let (free, lent) = (&mut self.free, &mut self.lent);
         self.shared.drain(|chunk| {
             // SAFETY: the chunk is the pool's alone (S1).
             let header = unsafe { chunk.as_ref() };
             // A chunk whose leases were dropped, not one taken back unused.
             *lent -= usize::from(header.lent.swap(false, Ordering::Relaxed));
-            let owner = header.owner.swap(0, Ordering::Relaxed);
-            if owner != 0 {
-                owners.push(owner);
-            }
             free.push(chunk);
         });
-    }
-
-    /// The owner of a chunk that has come back since the last call.
-    pub(crate) fn take_owner(&mut self) -> Option<u64> {
-        self.owners.pop()
     }
 
     fn allocate(&mut self) -> Option<NonNull<Chunk>> {
@@ -570,12 +536,6 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// The key of the source that owns the chunk.
-    pub(crate) fn owner(&self) -> u64 {
-        // SAFETY: a `Lent` holds tokens of its chunk (S3).
-        unsafe { self.chunk.as_ref() }.owner.load(Ordering::Relaxed)
-    }
-
     /// The part that is not filled yet.
     pub fn room(&mut self) -> (*mut u8, u32) {
         (self.start, self.room)

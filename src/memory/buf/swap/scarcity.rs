@@ -4,41 +4,32 @@ use std::sync::atomic::Ordering;
 
 use super::Pool;
 
-/// A pool of fewer chunks has no shares: one read takes too large a part of it.
+/// Of a pool of fewer chunks, a kernel gets all but one: a part of it would be too small.
 const LEAST_CHUNKS: usize = 8;
 
 impl Pool {
-    /// Whether the pool is large enough for shares.
-    pub(super) fn has_shares(&self) -> bool {
-        self.limit_chunks >= LEAST_CHUNKS
+    /// How many chunks a kernel leaves to the loop.
+    pub(super) fn kept_from_kernel(&self) -> usize {
+        if self.limit_chunks >= LEAST_CHUNKS { self.limit_chunks * 3 / 4 } else { 1 }
     }
 
-    /// Updates whether half of the pool is in use.
-    pub(super) fn note_scarcity(&mut self) {
-        let used = self.allocated - self.free.len() - self.lent;
-        let scarce = self.has_shares() && used * 2 >= self.limit_chunks;
-        self.usual_room = if scarce { u32::MAX } else { self.least_room };
-    }
-
-    /// Whether half of the pool was in use when last checked.
+    /// Whether at least as many chunks are in use as are free. Chunks of a kernel are neither.
     #[inline(always)]
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.usual_room != self.least_room
+    pub(crate) fn is_scarce(&mut self) -> bool {
+        // The first condition follows from the second, and costs less.
+        self.in_use() >= self.limit_chunks / 8 && self.free_chunks() <= self.in_use()
     }
 
-    /// Whether half of the pool is in use.
-    #[cold]
-    pub(crate) fn is_still_scarce(&mut self) -> bool {
-        if !self.shared.returned.load(Ordering::Relaxed).is_null() {
-            self.take_returned();
-            self.note_scarcity();
-        }
-        self.is_scarce()
+    #[inline(always)]
+    fn in_use(&self) -> usize {
+        self.allocated - self.free.len() - self.lent
     }
 
     /// The number of chunks available without waiting, except the current one.
     pub(crate) fn free_chunks(&mut self) -> usize {
-        self.is_still_scarce();
+        if !self.shared.returned.load(Ordering::Relaxed).is_null() {
+            self.take_returned();
+        }
         self.free.len() + self.limit_chunks - self.allocated
     }
 
@@ -56,7 +47,6 @@ impl Pool {
             return count;
         }
         self.starve();
-        self.note_scarcity();
         self.free_chunks() + usize::from(at_hand)
     }
 }
