@@ -75,7 +75,7 @@ impl Default for Config {
             id_reserve: if cfg!(miri) { 32 } else { 2048 },
             swap_limit: 64 << 20,
             buffer_size: 64 << 10,
-            write_limit: 64 << 20,
+            write_limit: u32::MAX,
             write_overflow: Overflow::Refuse,
             source_budget: 2 << 20,
             turn_budget: 64 << 10,

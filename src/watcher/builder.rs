@@ -107,7 +107,7 @@ impl Builder {
         self
     }
 
-    /// Sets how many bytes of writes one source can have queued, up to 2^32 - 1. Default 64 MiB. A
+    /// Sets how many bytes of writes one source can have queued, up to 2^32 - 1 (the default). A
     /// write that would exceed this limit is refused, or closes the source: see
     /// [`write_overflow`](Builder::write_overflow). A write to a source without queued writes is
     /// always accepted.
