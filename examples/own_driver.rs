@@ -34,7 +34,7 @@ impl<D: Driver> Submit for Trace<D> {
 
     fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
         let parts = op.into_parts();
-        let text = format!("{:?} on {:?}, task {:?}", parts.code, parts.source, parts.task);
+        let text = format!("{:?} on {:?}, job {:?}", parts.code, parts.source, parts.job);
         let quiet = parts.quiet;
         let answer = self.inner.submit(Op::from_parts(parts));
         match &answer {

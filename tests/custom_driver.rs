@@ -1,7 +1,7 @@
 //! A driver that is written outside the crate plugs into the `Watcher`.
 //!
 //! It stands on poll(2), serves reads, writes, passed descriptors, timers, nops, files over sockets
-//! and all tasks, and is made of the crate's shared components: the table of operations, the
+//! and all jobs, and is made of the crate's shared components: the table of operations, the
 //! deadline heap, the pool of leases, the remote queue. Opening and look-ups it does itself, by
 //! std, on threads.
 #![allow(missing_docs, unsafe_code)] // a test; poll(2) is called by hand
@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bound::{join, wait_for};
-use windlass::driver::Task;
+use windlass::driver::Job;
 use windlass::driver::deadlines::Deadlines;
 use windlass::driver::remote::{Remote, Request, Wake};
 use windlass::driver::slots::{Entry, Operation, Table, VACANT};
@@ -80,7 +80,7 @@ impl Wake for Bell {
     }
 }
 
-/// The message of a thread about a task.
+/// The message of a thread about a job.
 type Ended = (Ticket, Result<Done, Error>);
 
 /// The range that a send_file has still to send.
@@ -101,8 +101,8 @@ struct PollDriver {
     ranges: HashMap<u32, Range>,
     /// Of operations that send descriptors, by their places.
     passed: HashMap<u32, Vec<OwnedFd>>,
-    /// Tasks that threads have, by their places, and whether they were told to end.
-    tasks: HashMap<u32, bool>,
+    /// Jobs that threads have, by their places, and whether they were told to end.
+    jobs: HashMap<u32, bool>,
     ended: (Sender<Ended>, Receiver<Ended>),
     batch: Vec<Completion>,
     start: Instant,
@@ -125,7 +125,7 @@ impl PollDriver {
             bell,
             ranges: HashMap::new(),
             passed: HashMap::new(),
-            tasks: HashMap::new(),
+            jobs: HashMap::new(),
             ended: mpsc::channel(),
             batch: Vec::new(),
             start: Instant::now(),
@@ -140,7 +140,7 @@ impl PollDriver {
 
     /// Ends an operation early, unless a thread is at work on it: then it ends late.
     fn end_early(&mut self, ticket: Ticket, kind: ErrorKind) {
-        match self.tasks.get_mut(&ticket.index()) {
+        match self.jobs.get_mut(&ticket.index()) {
             Some(late) => *late = true,
             None => self.end(ticket, Err(kind)),
         }
@@ -151,7 +151,7 @@ impl PollDriver {
         self.deadlines.remove(slot);
         self.ranges.remove(&slot);
         self.passed.remove(&slot);
-        let late = self.tasks.remove(&slot).unwrap_or(false);
+        let late = self.jobs.remove(&slot).unwrap_or(false);
         let op = &mut self.operations[slot];
         let (code, token, moved) = (op.code, op.token, op.moved);
         let buf = std::mem::take(&mut op.buf);
@@ -170,15 +170,15 @@ impl PollDriver {
         self.batch.push(Completion::new(code, source, ticket, token, result).with_late(late));
     }
 
-    /// Has a thread do a task.
-    fn spawn(&mut self, ticket: Ticket, task: Task) {
+    /// Has a thread do a job.
+    fn spawn(&mut self, ticket: Ticket, job: Job) {
         let source = self.operations[ticket.index()].source;
         let file = (source != u32::MAX).then(|| self.peers[source].duplicate());
         let (tell, wake) = (self.ended.0.clone(), self.remote.waker());
-        self.tasks.insert(ticket.index(), false);
+        self.jobs.insert(ticket.index(), false);
         thread::spawn(move || {
             // The driver may be gone.
-            if tell.send((ticket, serve(task, file.as_ref()))).is_ok() {
+            if tell.send((ticket, serve(job, file.as_ref()))).is_ok() {
                 wake.wake();
             }
         });
@@ -246,7 +246,7 @@ impl PollDriver {
                     Err(error) => Err(ErrorKind::Os(error.raw_os_error().unwrap_or(0))),
                 }
             }
-            OpCode::Task => return false, // a thread has it
+            OpCode::Job => return false, // a thread has it
             _ => match socket.write(&op.buf[op.moved as usize..]) {
                 Ok(n) => {
                     op.moved += n as u32;
@@ -293,7 +293,7 @@ impl PollDriver {
             for ticket in &self.peers[peer].queue {
                 events |= match self.operations[ticket.index()].code {
                     OpCode::Read | OpCode::RecvDescriptors => libc::POLLIN,
-                    OpCode::Task => 0,
+                    OpCode::Job => 0,
                     _ => libc::POLLOUT,
                 };
             }
@@ -405,13 +405,13 @@ fn recv_passed(socket: RawFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     Ok((memory[..n as usize].to_vec(), passed))
 }
 
-/// Does a task, on a thread of its own: what std can do by std, the rest as windlass does it.
-fn serve(task: Task, file: Option<&File>) -> Result<Done, Error> {
+/// Does a job, on a thread of its own: what std can do by std, the rest as windlass does it.
+fn serve(job: Job, file: Option<&File>) -> Result<Done, Error> {
     let failed = |error: io::Error| {
         Error::new(ErrorKind::Os(error.raw_os_error().unwrap_or(libc::EIO)), 0, Buf::default())
     };
-    match task {
-        Task::Open { path, options } => {
+    match job {
+        Job::Open { path, options } => {
             let flags = options.open_flags().map_err(failed)?;
             let access = flags & libc::O_ACCMODE;
             let mut std = File::options();
@@ -419,11 +419,11 @@ fn serve(task: Task, file: Option<&File>) -> Result<Done, Error> {
             std.custom_flags(flags).mode(options.permissions());
             Ok(Done::Opened(std.open(path).map_err(failed)?.into()))
         }
-        Task::LookupHost { host, port } => {
+        Job::LookupHost { host, port } => {
             let found = (host.as_str(), port).to_socket_addrs().map_err(failed)?;
             Ok(Done::Addresses(found.collect()))
         }
-        task => task.run(file.map(|file| file.as_fd())),
+        job => job.run(file.map(|file| file.as_fd())),
     }
 }
 
@@ -443,13 +443,13 @@ impl Submit for PollDriver {
         let attached = self.peers.find(source.index(), source.generation()).is_some();
         let reason = match op.code() {
             OpCode::Nop | OpCode::Timer => None,
-            OpCode::Task if source.is_none() => None,
+            OpCode::Job if source.is_none() => None,
             OpCode::Read
             | OpCode::Write
             | OpCode::SendDescriptors
             | OpCode::RecvDescriptors
             | OpCode::SendFile
-            | OpCode::Task => (!attached).then_some(Refusal::Stale),
+            | OpCode::Job => (!attached).then_some(Refusal::Stale),
             _ => Some(Refusal::Unsupported),
         };
         if let Some(reason) = reason {
@@ -504,11 +504,11 @@ impl Submit for PollDriver {
         match parts.code {
             OpCode::Nop => self.end(ticket, Ok(Done::Nop)),
             OpCode::Timer => {}
-            OpCode::Task if !attached => {}
+            OpCode::Job if !attached => {}
             _ => self.peers[source.index()].queue.push(ticket),
         }
-        if let Some(task) = parts.task.take() {
-            self.spawn(ticket, task);
+        if let Some(job) = parts.job.take() {
+            self.spawn(ticket, job);
         }
         Ok(ticket)
     }
@@ -738,7 +738,7 @@ fn it_opens_files_looks_hosts_up_and_runs_jobs() {
     let opened = one(&mut watcher, Op::open(&path, new).priority(Priority::High)).unwrap();
     let Done::Opened(file) = opened else { panic!("{opened:?}") };
     let file = watcher.attach(file).unwrap();
-    // A task on an attached file, which the driver leaves to windlass.
+    // A job on an attached file, which the driver leaves to windlass.
     one(&mut watcher, Op::set_len(file, 12345)).unwrap();
     let known = one(&mut watcher, Op::metadata(&path)).unwrap();
     let Done::Metadata(known) = known else { panic!("{known:?}") };

@@ -84,7 +84,7 @@ const HAPPENS_ELSEWHERE: [&str; 9] = [
     "SendFile, of another thread",
     "Write, while the loop waits",
     "Timer, while the loop waits",
-    "Task, while the loop waits",
+    "Job, while the loop waits",
     "WriteAt, while the loop waits",
     "Read, while the loop waits",
 ];

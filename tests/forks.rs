@@ -526,7 +526,7 @@ fn a_child_of_a_simulation_begins_anew() {
                 b.watcher.reinit_after_fork().unwrap();
                 expect_unmoved(b.end(read), ErrorKind::Forked);
                 expect_unmoved(b.end(begun), ErrorKind::Forked);
-                // Its completion is a close's, although the parent was closing the file by a task.
+                // Its completion is a close's, although the parent was closing the file by a job.
                 expect_unmoved(b.end(closing), ErrorKind::Forked);
                 assert_eq!(b.read_at(file, 5, 0), b"bytes");
                 b.expect_alive(here, there);

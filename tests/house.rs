@@ -259,7 +259,7 @@ fn the_search_sees_what_it_should() {
     assert!(!is_allowed(Path::new("kernel/os.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("reactor/tests.rs"), cfg, "fn f()"));
     assert!(is_allowed(Path::new("file/tests/mod.rs"), cfg, "mod paths;"));
-    assert!(!is_allowed(Path::new("file/task.rs"), cfg, "mod tests;"));
+    assert!(!is_allowed(Path::new("file/job.rs"), cfg, "mod tests;"));
 }
 
 /// Each call that is counted is in the table of calls that do not wait, with its reason.

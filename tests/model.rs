@@ -169,7 +169,7 @@ const HAPPENS_IN_FILES: [&str; 13] = [
     "WriteAt late",
     "SyncAll Done",
     "SyncData Done",
-    "Task late",
+    "Job late",
     "jobs, returned",
     "jobs, panicked",
     "jobs, never run",
@@ -185,7 +185,7 @@ const HAPPENS_TOGETHER: [&str; 8] = [
     "Write together",
     "Poll together",
     "Timer together",
-    "Task together",
+    "Job together",
 ];
 
 fn expect_all(counts: &Counts) {

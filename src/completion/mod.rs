@@ -97,7 +97,7 @@ impl Completion {
 
     /// The kind of the operation, whether it succeeded or failed. A message completes no operation,
     /// and has [`OpCode::Message`]. All work of the worker threads (opens, renames, jobs …) has
-    /// [`OpCode::Task`]; a program tells such operations apart by their tokens.
+    /// [`OpCode::Job`]; a program tells such operations apart by their tokens.
     ///
     /// ```
     /// use std::time::Duration;

@@ -115,7 +115,7 @@
 //! [`slots::Table`] keeps sources and operations in flight,
 //! [`Deadlines`](crate::driver::deadlines::Deadlines) their deadlines,
 //! [`Pool`](crate::driver::swap::Pool) the swap buffers, [`Remote`](crate::driver::remote::Remote)
-//! the other threads' requests. [`Op::into_parts`] takes any operation apart; [`Task::run`] does
+//! the other threads' requests. [`Op::into_parts`] takes any operation apart; [`Job::run`] does
 //! the work that blocks, on a thread of the driver. [`discard`] drops values of the program, and
 //! [`leak`] leaves a buffer to the kernel: see C7. `examples/own_driver.rs` is a driver around
 //! another one, `tests/custom_driver.rs` one that serves sockets and files itself.
@@ -143,7 +143,7 @@ pub use crate::completion::verbs::{Complete, Submit, Wait};
 pub use crate::driver::config::Config;
 pub use crate::driver::endpoint::{ConnectOptions, DatagramOptions, ListenOptions};
 pub use crate::driver::parts::OpParts;
-pub use crate::file::{Job, Task};
+pub use crate::file::{Closure, Job};
 pub use crate::memory::buf::Target;
 pub use crate::memory::discard::{discard, panicked_drops};
 pub use crate::memory::leaked::{leak, leaked_buffers};

@@ -1,4 +1,4 @@
-//! Operations, opened for drivers and put together again; results of tasks.
+//! Operations, opened for drivers and put together again; results of jobs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 #[cfg(doc)]
 use crate::Refusal;
 use crate::completion::Done;
-use crate::file::work::{Outcome, Value};
-use crate::file::{Arguments, Task};
+use crate::file::thread_job::{JobEnd, Value};
+use crate::file::{Arguments, Job};
 use crate::memory::buf::Buf;
 use crate::op::payload::Payload;
 use crate::op::{self, DEFERRED, Family, MULTISHOT, Op, OpCode, QUIET, RELATIVE};
@@ -50,8 +50,8 @@ pub struct OpParts {
     /// Of [`OpCode::SendDescriptors`]: those that travel. Of [`OpCode::Connect`]: the socket, if
     /// the program has made it.
     pub descriptors: Vec<OwnedFd>,
-    /// Of [`OpCode::Task`]: the task for a thread.
-    pub task: Option<Task>,
+    /// Of [`OpCode::Job`]: the job for a thread.
+    pub job: Option<Job>,
     /// Of [`OpCode::SendFile`]: the attached file whose bytes go out over the source.
     pub file: Source,
     /// Where in the file it starts, in bytes.
@@ -68,12 +68,12 @@ impl Op {
     /// back.
     ///
     /// ```
-    /// use windlass::driver::{OpCode, Task};
+    /// use windlass::driver::{OpCode, Job};
     /// use windlass::fs::OpenOptions;
     /// use windlass::Op;
     /// let parts = Op::open("/etc/hosts", OpenOptions::new().read(true)).token(7).into_parts();
-    /// assert_eq!((parts.code, parts.token), (OpCode::Task, 7));
-    /// assert!(matches!(parts.task, Some(Task::Open { path, .. }) if path.ends_with("hosts")));
+    /// assert_eq!((parts.code, parts.token), (OpCode::Job, 7));
+    /// assert!(matches!(parts.job, Some(Job::Open { path, .. }) if path.ends_with("hosts")));
     /// ```
     pub fn into_parts(mut self) -> OpParts {
         let due = |ns| match ns {
@@ -85,8 +85,8 @@ impl Op {
             Family::Timer => (due(self.deadline_ns), due(self.limit_ns()), 0),
             _ => (None, due(self.deadline_ns), self.payload.as_offset()),
         };
-        let (task, file, offset) = match self.payload.take_arguments().map(|boxed| *boxed) {
-            Some(Arguments::Task(task)) => (Some(task), Source::NONE, offset),
+        let (job, file, offset) = match self.payload.take_arguments().map(|boxed| *boxed) {
+            Some(Arguments::Job(job)) => (Some(job), Source::NONE, offset),
             Some(Arguments::Range { file, offset }) => (None, file, offset),
             None => (None, Source::NONE, offset),
         };
@@ -113,7 +113,7 @@ impl Op {
             buf: self.buf,
             address,
             descriptors,
-            task,
+            job,
             file,
             offset,
             count: self.count,
@@ -147,9 +147,9 @@ impl Op {
                 let (file, offset) = (parts.file, parts.offset);
                 Payload::from(Box::new(Arguments::Range { file, offset }))
             }
-            (Family::Task, _) => {
-                let boxed = |task| Payload::from(Box::new(Arguments::Task(task)));
-                parts.task.map_or(Payload::NONE, boxed)
+            (Family::Job, _) => {
+                let boxed = |job| Payload::from(Box::new(Arguments::Job(job)));
+                parts.job.map_or(Payload::NONE, boxed)
             }
             (_, Some(mut address)) => {
                 if code.has_descriptors() {
@@ -186,22 +186,22 @@ impl Op {
     }
 }
 
-impl Task {
+impl Job {
     /// Does the work on the calling thread, which it may block for as long as it takes; never call
     /// it on the loop's. `file` is the descriptor of the operation's source, if it has one.
     ///
-    /// It is what the built-in drivers' threads run. A driver serves some tasks in a way of its
+    /// It is what the built-in drivers' threads run. A driver serves some jobs in a way of its
     /// own, and the rest by this.
     ///
     /// ```
     /// use windlass::{Done, Op};
-    /// let task = Op::run(|| 6 * 7).into_parts().task.unwrap();
-    /// let Ok(Done::Returned(value)) = task.run(None) else { panic!() };
+    /// let job = Op::run(|| 6 * 7).into_parts().job.unwrap();
+    /// let Ok(Done::Returned(value)) = job.run(None) else { panic!() };
     /// assert_eq!(value.downcast::<i32>().unwrap(), 42);
     /// ```
     ///
     /// # Errors
-    /// What the system reports; `EBADF` if the task needs a file and `file` is `None`;
+    /// What the system reports; `EBADF` if the job needs a file and `file` is `None`;
     /// [`ErrorKind::TooManyEntries`]; [`ErrorKind::Panicked`] for a job that panics, with what the
     /// panic said in the error's buffer.
     pub fn run(self, file: Option<BorrowedFd<'_>>) -> Result<Done, Error> {
@@ -213,14 +213,14 @@ impl Task {
             None => -1,
         };
         match catch_unwind(AssertUnwindSafe(|| self.perform(fd))) {
-            Ok(outcome) => ended(outcome),
+            Ok(end) => ended(end),
             Err(payload) => Err(panicked(&Panic::from_payload(payload))),
         }
     }
 }
 
 /// The result of an operation whose work a thread has done.
-pub(crate) fn ended(Outcome { result, buf, bytes }: Outcome) -> Result<Done, Error> {
+pub(crate) fn ended(JobEnd { result, buf, bytes }: JobEnd) -> Result<Done, Error> {
     let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
     Ok(match result {
         Err(errno) => return Err(Error::new(ErrorKind::Os(errno), moved, buf)),
@@ -316,20 +316,20 @@ mod tests {
             assert_eq!(format!("{:?}", again.into_parts()), text);
             let code = same.code;
             let parts = same.into_parts();
-            assert_eq!(parts.task.is_some(), code == OpCode::Task, "{text}");
+            assert_eq!(parts.job.is_some(), code == OpCode::Job, "{text}");
             assert_eq!(parts.file.is_none(), code != OpCode::SendFile, "{text}");
         }
     }
 
     #[test]
     fn a_task_without_its_file_is_refused_and_a_panic_is_an_error() {
-        let task = |op: Op| op.into_parts().task.expect("a task");
+        let job = |op: Op| op.into_parts().job.expect("a job");
         let source = Source::from_parts(3, std::num::NonZeroU32::new(5).unwrap());
         for op in [Op::set_len(source, 0), Op::metadata(source), Op::set_permissions(source, 0)] {
-            let error = task(op).run(None).expect_err("no file");
+            let error = job(op).run(None).expect_err("no file");
             assert_eq!(error.kind(), ErrorKind::Os(libc::EBADF));
         }
-        let error = task(Op::run(|| panic!("on purpose"))).run(None).expect_err("it panics");
+        let error = job(Op::run(|| panic!("on purpose"))).run(None).expect_err("it panics");
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.into_buf().into_vec(), b"on purpose");
     }

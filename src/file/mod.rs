@@ -1,13 +1,13 @@
 //! Files: their vocabulary, and the blocking execution of operations on them.
 //!
 //! No kernel but io_uring waits for a disk without a thread of ours. So the work on files is a
-//! [`WorkItem`](work::WorkItem): a value that says what to do, is sent to a thread, and is run
-//! there to its end. A work item owns what it needs, and gives back the buffer that it was given.
-//! It knows nothing of tickets, queues or watchers.
+//! [`ThreadJob`](thread_job::ThreadJob): a value that says what to do. A thread gets it, and
+//! runs it to its end. A job owns what it needs, and gives back the buffer that it was given. It
+//! knows nothing of tickets, queues or watchers.
 //!
 //! ```text
-//! task.rs       what an operation can ask of a thread
-//! work.rs       what a thread runs: tasks, reads, writes, syncs; and their outcome
+//! job.rs        what an operation can ask of a thread
+//! thread_job.rs what a thread runs: jobs, reads, writes, syncs; and how they end
 //! position.rs   reads and writes at an offset, to their end; a file's bytes to a socket
 //! list.rs       lists of buffers, in the form that a kernel takes
 //! copy.rs       copies of files
@@ -20,15 +20,15 @@ mod copy;
 mod directory;
 mod facts;
 mod file_ref;
+mod job;
 mod list;
 mod options;
 mod position;
 mod request;
 pub(crate) mod stat;
-mod task;
 #[cfg(all(test, not(miri)))] // Miri has few of these calls
 mod tests;
-pub(crate) mod work;
+pub(crate) mod thread_job;
 
 pub(crate) use backend::VARIABLE;
 pub use backend::{FileBackend, UnknownBackend};
@@ -36,18 +36,18 @@ pub(crate) use directory::MOST_ENTRIES;
 pub use directory::{DirPart, DirReader};
 pub use facts::Facts as FileFacts;
 pub use file_ref::FileRef;
+pub use job::{Closure, Job};
 pub use list::FileList;
 pub(crate) use list::ListVectors;
 pub use options::{Access, CopyOptions, OpenOptions};
 pub(crate) use position::send;
 pub use request::{FileAnswer, FileRequest, FileWork};
 pub use stat::{DirEntry, DirectAlignment, FileKind, HostName, Metadata, StatFs};
-pub use task::{Job, Task};
 
 /// The arguments of an operation that do not fit into the operation itself.
 pub(crate) enum Arguments {
-    /// The task for a thread.
-    Task(Task),
+    /// The job for a thread.
+    Job(Job),
     /// The file that is sent, and the offset at which the range starts.
     Range { file: crate::words::source::Source, offset: u64 },
 }

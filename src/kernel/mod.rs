@@ -76,7 +76,7 @@ use crate::words::error::{Error, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind};
 
-pub use crate::file::work::WorkItem;
+pub use crate::file::thread_job::ThreadJob;
 pub use calls::Calls;
 pub use os::Os;
 pub use os_calls::OsCalls;
@@ -190,7 +190,7 @@ pub unsafe trait Kernel {
     const FILES: bool = false;
 
     /// Whether this kernel runs jobs itself, without threads.
-    const TASKS: bool = false;
+    const JOBS: bool = false;
 
     /// What `explain` calls it.
     fn name(&self) -> &'static str;
@@ -337,27 +337,27 @@ pub unsafe trait Kernel {
     fn stop_file(&mut self, key: u64) {}
 
     /// Starts a job, a look-up, or blocking work on a file. A later `select` reports its end.
-    /// Called only if [`TASKS`](Kernel::TASKS) is true.
+    /// Called only if [`JOBS`](Kernel::JOBS) is true.
     ///
     /// # Errors
     /// Returns work that this kernel cannot do.
-    fn start_task(&mut self, key: u64, work: WorkItem) -> Result<(), WorkItem> {
+    fn start_job(&mut self, key: u64, work: ThreadJob) -> Result<(), ThreadJob> {
         Err(work)
     }
 
-    /// Takes back a task that has not begun; `None` if it has.
-    fn cancel_task(&mut self, key: u64) -> Option<WorkItem> {
+    /// Takes back a job that has not begun; `None` if it has.
+    fn cancel_job(&mut self, key: u64) -> Option<ThreadJob> {
         None
     }
 
-    /// The key and the result of the next task that has ended. Called after each `select`, until it
+    /// The key and the result of the next job that has ended. Called after each `select`, until it
     /// returns `None`.
-    fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+    fn job_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
         None
     }
 
-    /// How many tasks wait, and how many run.
-    fn task_counts(&self) -> (u64, u64) {
+    /// How many jobs wait, and how many run.
+    fn job_counts(&self) -> (u64, u64) {
         (0, 0)
     }
 

@@ -58,7 +58,7 @@ pub enum OpCode {
     /// Sends a file's bytes over a socket.
     SendFile,
     /// Work for a worker thread: an open, a rename, a name look-up, a job …
-    Task,
+    Job,
     /// Not an operation: the code of a message from another thread.
     Message,
 }
@@ -95,7 +95,7 @@ impl OpCode {
         OpCode::SyncAll,
         OpCode::SyncData,
         OpCode::SendFile,
-        OpCode::Task,
+        OpCode::Job,
         OpCode::Message,
     ];
 
@@ -128,7 +128,7 @@ impl OpCode {
             WriteAt => Traits::new(F::File, Kernel, BUF | OFFSET),
             SyncAll | SyncData => Traits::new(F::File, Kernel, 0),
             SendFile => Traits::new(F::SendFile, Writes, QUEUES | TEARS),
-            Task => Traits::new(F::Task, Kernel, 0),
+            Job => Traits::new(F::Job, Kernel, 0),
             Message => Traits::new(F::Message, Nothing, NO_SOURCE),
         }
     }
@@ -223,7 +223,7 @@ pub(crate) enum Family {
     Process,
     File,
     SendFile,
-    Task,
+    Job,
     /// No operation of a program.
     Message,
 }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::completing::KernelEntry;
 use super::files::BLOCK;
 use crate::completion::Done;
-use crate::file::work::WorkItem;
-use crate::file::{FileAnswer, FileFacts, FileRef, FileRequest, FileWork, Task};
+use crate::file::thread_job::ThreadJob;
+use crate::file::{FileAnswer, FileFacts, FileRef, FileRequest, FileWork, Job};
 use crate::kernel::FILES;
 use crate::memory::buf::{Buf, Target};
 use crate::sim::Sim;
@@ -312,13 +312,13 @@ impl<const C: bool> Sim<C> {
     }
 
     /// Does what a thread would do with a file.
-    pub(super) fn do_file_work(&mut self, work: WorkItem) -> (Call, Result<Done, Error>) {
+    pub(super) fn do_file_work(&mut self, work: ThreadJob) -> (Call, Result<Done, Error>) {
         let plain = |result: Result<(), i32>| {
             let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);
             result.map(|()| Done::Finished).map_err(failed)
         };
         match work {
-            WorkItem::ReadAt { fd, mut buf, offset } => {
+            ThreadJob::ReadAt { fd, mut buf, offset } => {
                 let read = self.enter().read_whole(fd, &mut buf, offset);
                 // SAFETY: so many bytes were written from the start.
                 unsafe { buf.set_filled(read.unwrap_or(0)) };
@@ -328,7 +328,7 @@ impl<const C: bool> Sim<C> {
                 };
                 (Call::Pread, result)
             }
-            WorkItem::WriteAt { fd, buf, offset } => {
+            ThreadJob::WriteAt { fd, buf, offset } => {
                 let (moved, ended) = self.enter().write_whole(fd, &buf, offset);
                 let bytes = moved as u32;
                 let result = match ended {
@@ -337,29 +337,29 @@ impl<const C: bool> Sim<C> {
                 };
                 (Call::Pwrite, result)
             }
-            WorkItem::Sync { fd } | WorkItem::DataSync { fd } => {
+            ThreadJob::Sync { fd } | ThreadJob::DataSync { fd } => {
                 (Call::Fsync, plain(self.enter().sync_or_fail(fd)))
             }
-            WorkItem::Close(handle) => {
+            ThreadJob::Close(handle) => {
                 drop(handle);
                 (Call::Close, Ok(Done::Closed))
             }
-            WorkItem::Task { fd, task } => (Call::Job, self.do_file_task(fd, task)),
+            ThreadJob::Job { fd, job } => (Call::Job, self.do_file_job(fd, job)),
         }
     }
 
-    fn do_file_task(&mut self, fd: RawFd, task: Task) -> Result<Done, Error> {
+    fn do_file_job(&mut self, fd: RawFd, job: Job) -> Result<Done, Error> {
         let machine = self.home;
         let mut world = self.enter();
         let unit = |()| Done::Finished;
-        let result = match task {
-            Task::SyncRange { .. } => world.sync_range(fd).map(unit),
-            Task::Allocate { offset, len } => world
+        let result = match job {
+            Job::SyncRange { .. } => world.sync_range(fd).map(unit),
+            Job::Allocate { offset, len } => world
                 .file_fault(true)
                 .and_then(|()| world.set_file_len(fd, offset.saturating_add(len), true))
                 .map(unit),
-            Task::SetLen { len } => world.set_file_len(fd, len, false).map(unit),
-            Task::Open { path, options } => match world.open_path(machine, &path, options) {
+            Job::SetLen { len } => world.set_file_len(fd, len, false).map(unit),
+            Job::Open { path, options } => match world.open_path(machine, &path, options) {
                 Ok(fd) => {
                     drop(world);
                     let file = Handle::from_virtual(fd, SourceKind::File, None, self.owner());
@@ -367,17 +367,17 @@ impl<const C: bool> Sim<C> {
                 }
                 Err(errno) => Err(errno),
             },
-            Task::Metadata(file) => {
+            Job::Metadata(file) => {
                 let known = world.file_metadata(match &file {
                     FileRef::Path(path) | FileRef::Symlink(path) => Ok((machine, path)),
                     FileRef::Source(_) => Err(fd),
                 });
                 known.map(|known| Done::Metadata(Box::new(known)))
             }
-            Task::Rename { from, to } => world.disks.of(machine).rename(&from, &to).map(unit),
-            Task::RemoveFile { path } => world.disks.of(machine).remove(&path).map(unit),
-            Task::HardLink { from, to } => world.disks.of(machine).link(&from, &to).map(unit),
-            Task::Access { path, .. } => {
+            Job::Rename { from, to } => world.disks.of(machine).rename(&from, &to).map(unit),
+            Job::RemoveFile { path } => world.disks.of(machine).remove(&path).map(unit),
+            Job::HardLink { from, to } => world.disks.of(machine).link(&from, &to).map(unit),
+            Job::Access { path, .. } => {
                 world.file_metadata(Ok((machine, &path))).map(|_| Done::Finished)
             }
             _ => Err(libc::EOPNOTSUPP),

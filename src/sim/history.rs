@@ -87,7 +87,7 @@ impl World {
         self.history.watcher = watcher;
         self.dice.hit_names.clear();
         match call {
-            Call::Job | Call::LookUp => "a task makes its next step".into(),
+            Call::Job | Call::LookUp => "a job makes its next step".into(),
             // A connect names its socket after it has made it.
             Call::Connect => String::new(),
             _ => self.title(fd as u32),

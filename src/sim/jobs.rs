@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::completion::Done;
-use crate::file::work::WorkItem;
-use crate::file::{HostName, Task};
+use crate::file::thread_job::ThreadJob;
+use crate::file::{HostName, Job};
 use crate::memory::buf::Buf;
 use crate::memory::discard::discard;
 use crate::sim::Sim;
@@ -27,7 +27,7 @@ const JOB_NS: u64 = 1_000_000;
 /// The jobs and look-ups of one watcher, by the time of their next step and their order.
 #[derive(Default)]
 pub(super) struct Jobs {
-    queued: BTreeMap<(u64, u64), (u64, WorkItem)>,
+    queued: BTreeMap<(u64, u64), (u64, ThreadJob)>,
     begun: BTreeMap<(u64, u64), (u64, Result<Done, Error>)>,
     number: u64,
 }
@@ -40,8 +40,8 @@ impl Jobs {
 
     /// Drops the closures and the results of the program.
     pub(super) fn discard(&mut self) {
-        for (_, task) in std::mem::take(&mut self.queued).into_values() {
-            discard(task);
+        for (_, job) in std::mem::take(&mut self.queued).into_values() {
+            discard(job);
         }
         for (_, result) in std::mem::take(&mut self.begun).into_values() {
             discard(result);
@@ -145,21 +145,21 @@ impl Sim {
 }
 
 impl<const C: bool> Sim<C> {
-    pub(super) fn queue_task(&mut self, key: u64, task: WorkItem) -> Result<(), WorkItem> {
-        let call = match &task {
-            WorkItem::Task { task: Task::LookupHost { .. } | Task::LookupAddr { .. }, .. } => {
+    pub(super) fn queue_job(&mut self, key: u64, job: ThreadJob) -> Result<(), ThreadJob> {
+        let call = match &job {
+            ThreadJob::Job { job: Job::LookupHost { .. } | Job::LookupAddr { .. }, .. } => {
                 Call::LookUp
             }
             _ => Call::Job,
         };
-        if let WorkItem::WriteAt { fd, buf, offset } = &task {
+        if let ThreadJob::WriteAt { fd, buf, offset } = &job {
             let bytes = buf.parts().iter().flat_map(|part| part.iter().copied());
             let bytes = bytes.take(buf.len()).collect();
             self.enter().begin_write((self.selector, key), *fd, *offset, bytes);
         }
         let begin_ns = self.plan(call, key);
         self.jobs.number += 1;
-        self.jobs.queued.insert((begin_ns, self.jobs.number), (key, task));
+        self.jobs.queued.insert((begin_ns, self.jobs.number), (key, job));
         Ok(())
     }
 
@@ -175,20 +175,21 @@ impl<const C: bool> Sim<C> {
         at_ns
     }
 
-    pub(super) fn withdraw_task(&mut self, key: u64) -> Option<WorkItem> {
+    pub(super) fn withdraw_job(&mut self, key: u64) -> Option<ThreadJob> {
         let mut queued = self.jobs.queued.iter();
         let at = queued.find(|(_, (other, _))| *other == key).map(|(at, _)| *at)?;
         self.enter().disks.end_write((self.selector, key));
-        self.jobs.queued.remove(&at).map(|(_, task)| task)
+        self.jobs.queued.remove(&at).map(|(_, job)| job)
     }
 
     /// Ends all jobs of a watcher whose machine has crashed. Returns whether there were any.
     pub(super) fn crash_jobs(&mut self) -> bool {
         let now_ns = self.enter().schedule.now_ns;
-        let failed = |work: WorkItem| Err(Error::new(ErrorKind::Os(libc::EIO), 0, work.into_buf()));
+        let failed =
+            |work: ThreadJob| Err(Error::new(ErrorKind::Os(libc::EIO), 0, work.into_buf()));
         let Jobs { queued, begun, .. } = &mut self.jobs;
-        for ((_, number), (key, task)) in std::mem::take(queued) {
-            begun.insert((now_ns, number), (key, failed(task)));
+        for ((_, number), (key, job)) in std::mem::take(queued) {
+            begun.insert((now_ns, number), (key, failed(job)));
         }
         for ((_, number), job) in std::mem::take(begun) {
             begun.insert((now_ns, number), job);
@@ -197,14 +198,14 @@ impl<const C: bool> Sim<C> {
     }
 
     /// Begins the jobs whose time has come, and takes one that has ended.
-    pub(super) fn next_task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+    pub(super) fn next_job_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
         let now_ns = self.enter().schedule.now_ns;
         while let Some(first) = self.jobs.queued.first_entry()
             && first.key().0 <= now_ns
         {
-            let (key, task) = first.remove();
+            let (key, job) = first.remove();
             self.enter().disks.end_write((self.selector, key));
-            let (call, result) = self.perform(task);
+            let (call, result) = self.perform(job);
             let end_ns = self.plan(call, key);
             self.jobs.number += 1;
             self.jobs.begun.insert((end_ns, self.jobs.number), (key, result));
@@ -213,19 +214,19 @@ impl<const C: bool> Sim<C> {
         if first.key().0 <= now_ns { Some(first.remove()) } else { None }
     }
 
-    fn perform(&mut self, work: WorkItem) -> (Call, Result<Done, Error>) {
-        let WorkItem::Task { fd, task } = work else { return self.do_file_work(work) };
-        let found = match task {
-            Task::LookupHost { host, port } => {
+    fn perform(&mut self, work: ThreadJob) -> (Call, Result<Done, Error>) {
+        let ThreadJob::Job { fd, job } = work else { return self.do_file_work(work) };
+        let found = match job {
+            Job::LookupHost { host, port } => {
                 self.enter().addresses(&host, port).map(Done::Addresses)
             }
-            Task::LookupAddr { address } => {
+            Job::LookupAddr { address } => {
                 let names = self.enter().names(address);
                 names.map(|names| Done::HostName(Box::new(names)))
             }
             // The job runs while the world is not borrowed, because it may drop a handle.
-            job @ Task::Run(_) => return (Call::Job, job.run(None)),
-            task => return self.do_file_work(WorkItem::Task { fd, task }),
+            job @ Job::Run(_) => return (Call::Job, job.run(None)),
+            job => return self.do_file_work(ThreadJob::Job { fd, job }),
         };
         let failed = |errno| Error::new(ErrorKind::Os(errno), 0, Buf::NONE);
         (Call::LookUp, found.map_err(failed))

@@ -15,7 +15,7 @@ use super::schedule::Waited;
 use crate::completion::Done;
 use crate::driver::config::Config;
 use crate::driver::endpoint::{DatagramOptions, ListenOptions};
-use crate::file::work::WorkItem;
+use crate::file::thread_job::ThreadJob;
 use crate::file::{FileAnswer, FileFacts, FileRequest};
 use crate::kernel::{self, Calls, Connecting, FILES, Kernel, Received, Started};
 use crate::memory::buf::Target;
@@ -161,7 +161,7 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
     type Calls = Sim<C>;
 
     const COMPLETES: bool = C;
-    const TASKS: bool = true;
+    const JOBS: bool = true;
     const FILES: bool = true;
 
     fn name(&self) -> &'static str {
@@ -278,19 +278,19 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.call(Call::Register, fd, |world| world.deregister(fd as u32))
     }
 
-    fn start_task(&mut self, key: u64, work: WorkItem) -> Result<(), WorkItem> {
-        self.queue_task(key, work)
+    fn start_job(&mut self, key: u64, work: ThreadJob) -> Result<(), ThreadJob> {
+        self.queue_job(key, work)
     }
 
-    fn cancel_task(&mut self, key: u64) -> Option<WorkItem> {
-        self.withdraw_task(key)
+    fn cancel_job(&mut self, key: u64) -> Option<ThreadJob> {
+        self.withdraw_job(key)
     }
 
-    fn task_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
-        self.next_task_answer()
+    fn job_answer(&mut self) -> Option<(u64, Result<Done, Error>)> {
+        self.next_job_answer()
     }
 
-    fn task_counts(&self) -> (u64, u64) {
+    fn job_counts(&self) -> (u64, u64) {
         self.jobs.counts()
     }
 

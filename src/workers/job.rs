@@ -15,13 +15,13 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Work;
+use super::Run;
 use crate::memory::discard::{discard, discard_payload};
 
 /// Names a submitted job, for [`cancel`](super::Workers::cancel). Dropping it does nothing.
-pub(crate) struct JobHandle<W: Work>(pub(super) Arc<JobSlot<W>>);
+pub(crate) struct JobHandle<W: Run>(pub(super) Arc<JobSlot<W>>);
 
-impl<W: Work> fmt::Debug for JobHandle<W> {
+impl<W: Run> fmt::Debug for JobHandle<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "JobHandle({})", self.0.key)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Panic {
     }
 }
 
-enum JobState<W: Work> {
+enum JobState<W: Run> {
     Vacant,
     Waiting(W),
     Running,
@@ -73,12 +73,12 @@ enum JobState<W: Work> {
 }
 
 /// The work of one job, and then its result.
-pub(super) struct JobSlot<W: Work> {
+pub(super) struct JobSlot<W: Run> {
     key: u64,
     state: Mutex<JobState<W>>,
 }
 
-impl<W: Work> JobSlot<W> {
+impl<W: Run> JobSlot<W> {
     pub(super) fn new(key: u64, work: W) -> JobSlot<W> {
         JobSlot { key, state: Mutex::new(JobState::Waiting(work)) }
     }
@@ -134,7 +134,7 @@ impl<W: Work> JobSlot<W> {
     }
 }
 
-impl<W: Work> Drop for JobSlot<W> {
+impl<W: Run> Drop for JobSlot<W> {
     /// Drops a job that never ran, or a result that was never taken. A panic of its `Drop` does not
     /// stop the worker or the loop.
     fn drop(&mut self) {

@@ -50,7 +50,7 @@ pub(crate) const DEFAULT_THREADS: usize = 4;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The work of a worker.
-pub(crate) trait Work: Send + 'static {
+pub(crate) trait Run: Send + 'static {
     /// The result of the work.
     type Output: Send + 'static;
     /// Does it, on a worker's thread. A panic is caught and reported.
@@ -60,7 +60,7 @@ pub(crate) trait Work: Send + 'static {
 /// The numbers of jobs in each state. Those of present states change while they are read; those of
 /// past ones are the loop's own and exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JobCounts {
+pub(crate) struct JobCounters {
     /// Accepted and not yet started.
     pub(crate) queued: u64,
     /// Being run.
@@ -79,7 +79,7 @@ pub(crate) struct JobCounts {
 ///
 /// Threads are made when there is a job and no thread is idle, up to the limit, and stay until the
 /// end; they are named `windlass-0`, `windlass-1`, …
-pub(crate) struct Workers<W: Work> {
+pub(crate) struct Workers<W: Run> {
     shared: Arc<WorkersShared<W>>,
     done: Receiver<Arc<JobSlot<W>>>,
     /// Disconnected when no thread is left.
@@ -97,7 +97,7 @@ pub(crate) struct Workers<W: Work> {
     forks: u32,
 }
 
-impl<W: Work> Workers<W> {
+impl<W: Run> Workers<W> {
     /// At most `threads` threads (1 to 1024) and `queue` jobs in flight (1 to 2^20): accepted,
     /// their completion not yet taken. `wake` is notified after each completion, on the worker's
     /// thread. Nothing is started yet; the memory is 16 bytes for each job of `queue`, and twice
@@ -251,9 +251,9 @@ impl<W: Work> Workers<W> {
     }
 
     /// The numbers of jobs in each state.
-    pub(crate) fn counts(&self) -> JobCounts {
+    pub(crate) fn counts(&self) -> JobCounters {
         let (started, ended) = self.shared.tally();
-        JobCounts {
+        JobCounters {
             queued: (self.accepted - self.cancelled).saturating_sub(started),
             running: started - ended,
             done: self.ended,
@@ -311,7 +311,7 @@ impl<W: Work> Workers<W> {
     }
 }
 
-impl<W: Work> Drop for Workers<W> {
+impl<W: Run> Drop for Workers<W> {
     /// As [`stop`](Workers::stop), with a second's patience, unless that was called.
     fn drop(&mut self) {
         if self.is_forked() {
@@ -326,7 +326,7 @@ impl<W: Work> Drop for Workers<W> {
     }
 }
 
-impl<W: Work> fmt::Debug for Workers<W> {
+impl<W: Run> fmt::Debug for Workers<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Workers({} jobs, {} threads)", self.in_flight, self.shared.idle.alive())
     }

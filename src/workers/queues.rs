@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use super::Work;
+use super::Run;
 use super::job::JobSlot;
 use super::strand::Strand;
 
@@ -53,7 +53,7 @@ impl<T> JobQueue<T> {
     }
 }
 
-impl<W: Work> JobQueue<Strand<W>> {
+impl<W: Run> JobQueue<Strand<W>> {
     /// Puts a strand in, on a worker's thread. The strand comes back if there is no room.
     fn try_push(&self, strand: Arc<Strand<W>>, room: usize) -> Result<(), Arc<Strand<W>>> {
         let (sender, _) = self.0.get_or_init(|| crossbeam_channel::bounded(room));
@@ -85,7 +85,7 @@ impl<W: Work> JobQueue<Strand<W>> {
     }
 }
 
-impl<W: Work> JobQueue<JobSlot<W>> {
+impl<W: Run> JobQueue<JobSlot<W>> {
     /// The next job that was not withdrawn, started.
     fn start(&self, slow: bool) -> Option<StartedJob<W>> {
         loop {
@@ -133,7 +133,7 @@ const STRANDS: u8 = 1;
 const SLOW: u8 = 2;
 const KINDS: u8 = 3;
 
-struct Kinds<W: Work> {
+struct Kinds<W: Run> {
     quick: JobQueue<JobSlot<W>>,
     strands: JobQueue<Strand<W>>,
     slow: JobQueue<JobSlot<W>>,
@@ -143,7 +143,7 @@ struct Kinds<W: Work> {
     passed: AtomicU32,
 }
 
-impl<W: Work> Kinds<W> {
+impl<W: Run> Kinds<W> {
     fn new() -> Kinds<W> {
         Kinds {
             quick: JobQueue(OnceLock::new()),
@@ -164,7 +164,7 @@ impl<W: Work> Kinds<W> {
 }
 
 /// A job that a worker has started.
-pub(super) struct StartedJob<W: Work> {
+pub(super) struct StartedJob<W: Run> {
     pub(super) slot: Arc<JobSlot<W>>,
     pub(super) work: W,
     /// Whether it counts as slow: [`Queues::slow_ended`] is due.
@@ -174,7 +174,7 @@ pub(super) struct StartedJob<W: Work> {
 }
 
 /// All jobs that wait.
-pub(super) struct Queues<W: Work> {
+pub(super) struct Queues<W: Run> {
     queues: [Kinds<W>; 3],
     /// How many jobs may wait.
     most: usize,
@@ -184,7 +184,7 @@ pub(super) struct Queues<W: Work> {
     slow_limit: usize,
 }
 
-impl<W: Work> Queues<W> {
+impl<W: Run> Queues<W> {
     /// Queues for so many waiting jobs, and so many workers.
     pub(super) fn new(most: usize, workers: usize) -> Queues<W> {
         let queues = [Kinds::new(), Kinds::new(), Kinds::new()];

@@ -11,27 +11,27 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Work;
+use super::Run;
 use super::job::JobSlot;
 use super::queues::Lane;
 
-pub(super) struct Strand<W: Work> {
+pub(super) struct Strand<W: Run> {
     pub(super) lane: Lane,
     state: Mutex<StrandState<W>>,
 }
 
-struct StrandState<W: Work> {
+struct StrandState<W: Run> {
     slots: VecDeque<Arc<JobSlot<W>>>,
     held: bool,
 }
 
-impl<W: Work> StrandState<W> {
+impl<W: Run> StrandState<W> {
     fn drop_withdrawn(&mut self) {
         self.slots.retain(|slot| slot.is_waiting());
     }
 }
 
-impl<W: Work> Strand<W> {
+impl<W: Run> Strand<W> {
     pub(super) fn new(lane: Lane) -> Strand<W> {
         Strand { lane, state: Mutex::new(StrandState { slots: VecDeque::new(), held: false }) }
     }

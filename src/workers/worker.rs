@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::Sender;
 
-use super::Work;
+use super::Run;
 use super::idle::{IdleWorkers, Pick};
 use super::job::JobSlot;
 use super::queues::{Queues, StartedJob};
@@ -45,7 +45,7 @@ pub(super) struct Roster {
     pub(super) stack_bytes: Option<usize>,
 }
 
-pub(super) struct WorkersShared<W: Work> {
+pub(super) struct WorkersShared<W: Run> {
     pub(super) queues: Queues<W>,
     pub(super) idle: IdleWorkers,
     pub(super) threads: Mutex<Roster>,
@@ -53,7 +53,7 @@ pub(super) struct WorkersShared<W: Work> {
     wake: Arc<WakeState>,
 }
 
-impl<W: Work> WorkersShared<W> {
+impl<W: Run> WorkersShared<W> {
     pub(super) fn new(
         queues: Queues<W>,
         idle: IdleWorkers,

@@ -204,7 +204,7 @@ pub fn a_socket_shut_both_ways_is_at_its_end<H: Harness>() {
 /// fit is refused and comes back, or ends like every operation; no buffer is lost.
 pub fn parts_that_do_not_fit_are_refused_or_end<H: Harness>() {
     let mut b = H::bench();
-    for code in [OpCode::Timer, OpCode::Connect, OpCode::Task, OpCode::Message] {
+    for code in [OpCode::Timer, OpCode::Connect, OpCode::Job, OpCode::Message] {
         let mut parts = Op::nop().into_parts();
         parts.code = code;
         assert_eq!(b.refuse(Op::from_parts(parts)).0, Refusal::Unsupported);

@@ -496,7 +496,7 @@ pub fn a_file_without_a_sync_says_so<H: Harness>() {
         expect_errno(c, &[libc::EINVAL]);
     }
     let rows = b.watcher.explain().rows;
-    let jobs = rows.iter().find(|row| row.operation == "files, tasks, jobs").expect("a row");
+    let jobs = rows.iter().find(|row| row.operation == "files, jobs").expect("a row");
     assert_eq!(jobs.count, 3, "the opening and two syncs");
     b.expect_all_ended();
 }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The operations of a thread in a round, on sources that no other thread uses.
 const ROUND: [OpCode; 5] =
-    [OpCode::Write, OpCode::Timer, OpCode::Task, OpCode::WriteAt, OpCode::Read];
+    [OpCode::Write, OpCode::Timer, OpCode::Job, OpCode::WriteAt, OpCode::Read];
 
 /// What a thread works with.
 struct Work {
@@ -41,7 +41,7 @@ impl Work {
                 let op = match code {
                     OpCode::Write => Op::write(self.socket, bytes.clone()),
                     OpCode::Timer => Op::timer(Duration::from_micros(bytes.len() as u64)),
-                    OpCode::Task => Job::new(token, Duration::ZERO, false).1,
+                    OpCode::Job => Job::new(token, Duration::ZERO, false).1,
                     OpCode::WriteAt => Op::write_at(self.file, bytes.clone(), offset as u64),
                     _ => Op::read(self.socket),
                 };

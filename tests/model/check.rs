@@ -400,7 +400,7 @@ impl<W: World> Model<W> {
                         place < record.place && record.accepted_at <= call
                     })
             }
-            End::Failed(ErrorKind::Panicked) => record.code == OpCode::Task,
+            End::Failed(ErrorKind::Panicked) => record.code == OpCode::Job,
             End::Failed(ErrorKind::Os(errno)) => self.may_fail(index, errno),
             End::Failed(_) => false,
         };
@@ -483,7 +483,7 @@ impl<W: World> Model<W> {
                 assert_eq!(Memory::of(back), record.memory, "other memory: {c:?}");
             }
             // A job that panics returns the message of the panic.
-            OpCode::Task => {}
+            OpCode::Job => {}
             _ => assert!(back.is_empty()),
         }
     }

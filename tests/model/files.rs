@@ -401,5 +401,5 @@ fn same_len(buf: &Buf, count: usize) -> bool {
 /// Whether an operation is work: on a file, or for threads.
 pub fn is_work(code: OpCode) -> bool {
     use OpCode::*;
-    matches!(code, ReadAt | WriteAt | SyncAll | SyncData | Task)
+    matches!(code, ReadAt | WriteAt | SyncAll | SyncData | Job)
 }

@@ -1,4 +1,4 @@
-//! Tasks against std::fs and models.
+//! Jobs against std::fs and models.
 
 mod names;
 #[cfg(unix)]
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::work::{Outcome, Value, WorkItem};
+use super::thread_job::{JobEnd, ThreadJob, Value};
 use super::*;
 use crate::skip::{Needs, skip};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
@@ -60,28 +60,28 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ i >> 8 ^ i >> 16) as u8 | 1).collect()
 }
 
-fn run(task: impl Into<WorkItem>) -> Result<Value, i32> {
-    task.into().run().result
+fn run(job: impl Into<ThreadJob>) -> Result<Value, i32> {
+    job.into().run().result
 }
 
-/// Runs a task that must succeed without a value.
+/// Runs a job that must succeed without a value.
 #[track_caller]
-fn works(task: impl Into<WorkItem>) {
-    let result = run(task);
+fn works(job: impl Into<ThreadJob>) {
+    let result = run(job);
     assert!(matches!(result, Ok(Value::Unit)), "{result:?}");
 }
 
-/// Runs a task that must fail with `errno`.
+/// Runs a job that must fail with `errno`.
 #[track_caller]
-fn fails(task: impl Into<WorkItem>, errno: i32) {
-    let result = run(task);
+fn fails(job: impl Into<ThreadJob>, errno: i32) {
+    let result = run(job);
     assert!(matches!(result, Err(e) if e == errno), "{result:?} instead of errno {errno}");
 }
 
 /// Opens a file that must be there.
 #[track_caller]
 fn open(path: &Path, options: OpenOptions) -> OwnedFd {
-    match run(Task::Open { path: path.to_owned(), options }) {
+    match run(Job::Open { path: path.to_owned(), options }) {
         Ok(Value::File(file)) => file.into_fd().unwrap(),
         other => panic!("{}: {other:?}", path.display()),
     }
@@ -90,39 +90,39 @@ fn open(path: &Path, options: OpenOptions) -> OwnedFd {
 #[allow(dead_code, reason = "the tests of paths are Unix only")]
 #[track_caller]
 fn stat(file: impl Into<FileRef>) -> Metadata {
-    known(Task::Metadata(file.into()).into())
+    known(Job::Metadata(file.into()).into())
 }
 
 #[track_caller]
 fn stat_open(file: &impl AsRawFd) -> Metadata {
-    known(on(file, Task::Metadata(Source::NONE.into())))
+    known(on(file, Job::Metadata(Source::NONE.into())))
 }
 
-/// A task on an open file.
-fn on(file: &impl AsRawFd, task: Task) -> WorkItem {
-    WorkItem::Task { fd: file.as_raw_fd(), task }
+/// A job on an open file.
+fn on(file: &impl AsRawFd, job: Job) -> ThreadJob {
+    ThreadJob::Job { fd: file.as_raw_fd(), job }
 }
 
-impl From<Task> for WorkItem {
-    fn from(task: Task) -> WorkItem {
-        WorkItem::Task { fd: NOWHERE, task }
+impl From<Job> for ThreadJob {
+    fn from(job: Job) -> ThreadJob {
+        ThreadJob::Job { fd: NOWHERE, job }
     }
 }
 
 #[track_caller]
-fn known(work: WorkItem) -> Metadata {
+fn known(work: ThreadJob) -> Metadata {
     match run(work) {
         Ok(Value::Metadata(known)) => *known,
         other => panic!("{other:?}"),
     }
 }
 
-fn read(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
-    WorkItem::ReadAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+fn read(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> JobEnd {
+    ThreadJob::ReadAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
 }
 
-fn write(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> Outcome {
-    WorkItem::WriteAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
+fn write(file: &impl AsRawFd, buf: impl Into<Buf>, offset: u64) -> JobEnd {
+    ThreadJob::WriteAt { fd: file.as_raw_fd(), buf: buf.into(), offset }.run()
 }
 
 fn both() -> OpenOptions {

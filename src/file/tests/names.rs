@@ -4,7 +4,7 @@ use super::*;
 use std::net::SocketAddr;
 
 fn resolve(host: &str) -> Result<Vec<SocketAddr>, i32> {
-    match run(Task::LookupHost { host: host.into(), port: 7007 }) {
+    match run(Job::LookupHost { host: host.into(), port: 7007 }) {
         Ok(Value::Addresses(addresses)) => Ok(addresses),
         Ok(other) => panic!("{other:?}"),
         Err(errno) => Err(errno),
@@ -34,7 +34,7 @@ fn names_that_are_none_are_not_found() {
 fn an_address_has_a_name() {
     for text in ["127.0.0.1:9", "[::1]:59999"] {
         let address: SocketAddr = text.parse().unwrap();
-        let Ok(Value::HostName(name)) = run(Task::LookupAddr { address }) else {
+        let Ok(Value::HostName(name)) = run(Job::LookupAddr { address }) else {
             panic!("no name");
         };
         assert!(!name.host.is_empty());
@@ -44,7 +44,7 @@ fn an_address_has_a_name() {
 
 #[test]
 fn a_job_returns_its_value() {
-    let Ok(Value::Job(value)) = run(Task::Run(Job::new(|| 6 * 7))) else {
+    let Ok(Value::Job(value)) = run(Job::Run(Closure::new(|| 6 * 7))) else {
         panic!("no value");
     };
     assert_eq!(value.downcast::<i32>().unwrap(), 42);

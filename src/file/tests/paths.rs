@@ -6,8 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[track_caller]
-fn path(task: Task) -> PathBuf {
-    match run(task) {
+fn path(job: Job) -> PathBuf {
+    match run(job) {
         Ok(Value::Path(path)) => path,
         other => panic!("{other:?}"),
     }
@@ -20,13 +20,13 @@ fn a_file_is_opened_as_asked() {
     let make = both().create_new(true).mode(0o640);
     let file = File::from(open(&new, make));
     assert_eq!(std::fs::metadata(&new).unwrap().permissions().mode() & 0o777 & !0o640, 0);
-    fails(Task::Open { path: new.clone(), options: make }, libc::EEXIST);
+    fails(Job::Open { path: new.clone(), options: make }, libc::EEXIST);
     assert_eq!(write(&file, "0123", 0).bytes, 4);
     let again = open(&new, OpenOptions::new().write(true).create(true));
     assert_eq!(stat_open(&again).size, 4);
     open(&new, OpenOptions::new().write(true).truncate(true).sync(true));
     assert_eq!(std::fs::metadata(&new).unwrap().len(), 0);
-    fails(Task::Open { path: new, options: OpenOptions::new() }, libc::EINVAL);
+    fails(Job::Open { path: new, options: OpenOptions::new() }, libc::EINVAL);
     // Closed on exec: 0o2000000 is O_CLOEXEC there.
     if let Ok(info) = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())) {
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
@@ -52,7 +52,7 @@ fn a_stat_is_what_std_knows() {
     let dir = Dir::new();
     let file = dir.file("f", &pattern(70_000));
     let link = dir.at("link");
-    works(Task::Symlink { target: "f".into(), path: link.clone() });
+    works(Job::Symlink { target: "f".into(), path: link.clone() });
     let _socket = UnixListener::bind(dir.at("s")).unwrap();
     for path in [&file, &link, &dir.0, &dir.at("s"), Path::new("/dev/null")] {
         let followed = std::fs::metadata(path).unwrap();
@@ -74,34 +74,34 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
     let dir = Dir::new();
     let file = dir.file("f", b"x");
     let link = dir.at("link");
-    works(Task::Symlink { target: file.clone(), path: link.clone() });
+    works(Job::Symlink { target: file.clone(), path: link.clone() });
     let open = File::open(&file).unwrap();
     let by_path = || FileRef::Path(link.clone());
     let by_descriptor = || FileRef::Source(Source::NONE);
 
     for (at, mode) in [(by_path(), 0o604), (by_descriptor(), 0o4711)] {
-        works(on(&open, Task::SetPermissions { file: at, mode }));
+        works(on(&open, Job::SetPermissions { file: at, mode }));
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, mode);
     }
     fails(
-        Task::SetPermissions { file: FileRef::Symlink(link.clone()), mode: 0o600 },
+        Job::SetPermissions { file: FileRef::Symlink(link.clone()), mode: 0o600 },
         libc::EOPNOTSUPP,
     );
 
     let before = std::fs::metadata(&file).unwrap();
     for at in [by_path(), by_descriptor(), FileRef::Symlink(link.clone())] {
-        works(on(&open, Task::SetOwner { file: at, user: Some(before.uid()), group: None }));
+        works(on(&open, Job::SetOwner { file: at, user: Some(before.uid()), group: None }));
     }
     let root = before.uid() == 0;
     if root {
-        works(Task::SetOwner {
+        works(Job::SetOwner {
             file: FileRef::Symlink(link.clone()),
             user: Some(77),
             group: Some(88),
         });
         let known = std::fs::symlink_metadata(&link).unwrap();
         assert_eq!((known.uid(), known.gid()), (77, 88));
-        works(Task::SetOwner { file: by_path(), user: None, group: Some(99) });
+        works(Job::SetOwner { file: by_path(), user: None, group: Some(99) });
         let known = std::fs::metadata(&file).unwrap();
         assert_eq!((known.uid(), known.gid()), (0, 99));
     }
@@ -115,13 +115,13 @@ fn modes_owners_and_times_are_set_by_path_link_and_descriptor() {
         for at in [by_path(), by_descriptor(), FileRef::Symlink(link.clone())] {
             let itself = matches!(at, FileRef::Symlink(_));
             let (accessed, modified) = (Some(accessed), Some(modified));
-            works(on(&open, Task::SetTimes { file: at, accessed, modified }));
+            works(on(&open, Job::SetTimes { file: at, accessed, modified }));
             let known = if itself { link.symlink_metadata() } else { file.metadata() }.unwrap();
             assert_eq!((known.accessed().ok(), known.modified().ok()), (accessed, modified));
         }
     }
     let now = SystemTime::now();
-    works(on(&open, Task::SetTimes { file: by_descriptor(), accessed: None, modified: Some(now) }));
+    works(on(&open, Job::SetTimes { file: by_descriptor(), accessed: None, modified: Some(now) }));
     let known = stat(by_path());
     assert_eq!((known.accessed, known.modified), (times[1].0, now));
 }
@@ -131,23 +131,23 @@ fn names_come_and_go_as_with_std() {
     let dir = Dir::new();
     let file = dir.file("f", b"text");
     let (link, hard, moved) = (dir.at("link"), dir.at("hard"), dir.at("moved"));
-    works(Task::Symlink { target: "./f".into(), path: link.clone() });
-    assert_eq!(path(Task::ReadLink { path: link.clone() }), Path::new("./f"));
-    assert_eq!(path(Task::Canonicalize { path: dir.at("./link") }), file);
-    works(Task::HardLink { from: file.clone(), to: hard.clone() });
+    works(Job::Symlink { target: "./f".into(), path: link.clone() });
+    assert_eq!(path(Job::ReadLink { path: link.clone() }), Path::new("./f"));
+    assert_eq!(path(Job::Canonicalize { path: dir.at("./link") }), file);
+    works(Job::HardLink { from: file.clone(), to: hard.clone() });
     assert_eq!(stat(FileRef::Path(hard.clone())).links, 2);
-    works(Task::Rename { from: hard, to: moved.clone() });
+    works(Job::Rename { from: hard, to: moved.clone() });
     assert_eq!(std::fs::read(&moved).unwrap(), b"text");
-    works(Task::RemoveFile { path: file });
+    works(Job::RemoveFile { path: file });
     assert!(moved.exists() && !link.exists() && link.is_symlink());
 
     let inner = dir.at("inner");
-    works(Task::CreateDir { path: inner.clone(), mode: 0o700 });
+    works(Job::CreateDir { path: inner.clone(), mode: 0o700 });
     assert_eq!(stat(FileRef::Path(inner.clone())).permissions(), 0o700);
     dir.file("inner/x", b"");
-    fails(Task::RemoveDir { path: inner.clone() }, libc::ENOTEMPTY);
-    works(Task::RemoveFile { path: inner.join("x") });
-    works(Task::RemoveDir { path: inner.clone() });
+    fails(Job::RemoveDir { path: inner.clone() }, libc::ENOTEMPTY);
+    works(Job::RemoveFile { path: inner.join("x") });
+    works(Job::RemoveDir { path: inner.clone() });
     assert!(!inner.exists());
 }
 
@@ -157,10 +157,10 @@ fn a_directory_is_read_whole() {
     for i in 0..300 {
         dir.file(&format!("file {i}"), b"");
     }
-    works(Task::CreateDir { path: dir.at("d"), mode: 0o777 });
-    works(Task::Symlink { target: "nowhere".into(), path: dir.at("l") });
+    works(Job::CreateDir { path: dir.at("d"), mode: 0o777 });
+    works(Job::Symlink { target: "nowhere".into(), path: dir.at("l") });
     let _socket = UnixListener::bind(dir.at("s")).unwrap();
-    let Ok(Value::Entries(mut entries)) = run(Task::ReadDir { path: dir.0.clone() }) else {
+    let Ok(Value::Entries(mut entries)) = run(Job::ReadDir { path: dir.0.clone() }) else {
         panic!("no entries");
     };
     entries.sort();
@@ -182,12 +182,12 @@ fn temporary_names_are_new() {
     let dir = Dir::new();
     let template = || dir.at("t-XXXXXX");
     let (a, b) = (
-        path(Task::CreateTempDir { template: template() }),
-        path(Task::CreateTempDir { template: template() }),
+        path(Job::CreateTempDir { template: template() }),
+        path(Job::CreateTempDir { template: template() }),
     );
     assert_ne!(a, b);
     assert_eq!(stat(FileRef::Path(a)).mode & 0o170_777, 0o040_700);
-    let Ok(Value::Temp(name, fd)) = run(Task::CreateTempFile { template: template() }) else {
+    let Ok(Value::Temp(name, fd)) = run(Job::CreateTempFile { template: template() }) else {
         panic!("no file");
     };
     let file = File::from(fd.into_fd().unwrap());
@@ -195,13 +195,13 @@ fn temporary_names_are_new() {
     assert_eq!(stat(FileRef::Path(name.clone())).mode & 0o170_777, 0o100_600);
     assert_eq!(name.parent(), Some(&*dir.0));
     assert!(!name.ends_with("t-XXXXXX"));
-    let rest = || Task::CreateTempFile { template: dir.at("no") };
+    let rest = || Job::CreateTempFile { template: dir.at("no") };
     fails(rest(), libc::EINVAL);
-    fails(Task::CreateTempDir { template: dir.at("no") }, libc::EINVAL);
+    fails(Job::CreateTempDir { template: dir.at("no") }, libc::EINVAL);
 }
 
-fn copy(from: &Path, to: &Path, options: CopyOptions) -> Outcome {
-    WorkItem::from(Task::Copy { from: from.to_owned(), to: to.to_owned(), options }).run()
+fn copy(from: &Path, to: &Path, options: CopyOptions) -> JobEnd {
+    ThreadJob::from(Job::Copy { from: from.to_owned(), to: to.to_owned(), options }).run()
 }
 
 #[test]
@@ -213,23 +213,23 @@ fn copies_have_bytes_and_permissions() {
         let mode = 0o400 | size as u32 & 0o333;
         std::fs::set_permissions(&from, std::fs::Permissions::from_mode(mode)).unwrap();
         // The copy replaces the target of the round before, which is writable again.
-        let outcome = copy(&from, &to, CopyOptions::new());
-        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
-        assert_eq!(outcome.bytes, size as u64);
+        let end = copy(&from, &to, CopyOptions::new());
+        assert!(end.result.is_ok(), "{:?}", end.result);
+        assert_eq!(end.bytes, size as u64);
         assert_eq!(std::fs::read(&to).unwrap(), pattern(size));
         assert_eq!(std::fs::metadata(&to).unwrap().mode() & 0o777, mode);
         let writable = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&from, writable.clone()).unwrap();
         std::fs::set_permissions(&to, writable).unwrap();
     }
-    let outcome = copy(&dir.at("from"), &to, CopyOptions::new().exclusive(true));
-    assert!(matches!(outcome.result, Err(libc::EEXIST)));
+    let end = copy(&dir.at("from"), &to, CopyOptions::new().exclusive(true));
+    assert!(matches!(end.result, Err(libc::EEXIST)));
     assert_eq!(std::fs::metadata(&to).unwrap().len(), 300_001);
 
     // A copy of a file onto itself, under another name, changes nothing.
     std::fs::hard_link(&to, dir.at("same")).unwrap();
-    let outcome = copy(&to, &dir.at("same"), CopyOptions::new());
-    assert!(outcome.result.is_ok());
+    let end = copy(&to, &dir.at("same"), CopyOptions::new());
+    assert!(end.result.is_ok());
     assert_eq!(std::fs::read(&to).unwrap(), pattern(300_001));
 
     // The copy shares its blocks, or fails with `EOPNOTSUPP` and leaves no file.
@@ -242,11 +242,11 @@ fn copies_have_bytes_and_permissions() {
         }
     }
     fails(
-        Task::Copy { from: dir.0.clone(), to: dir.at("x"), options: CopyOptions::new() },
+        Job::Copy { from: dir.0.clone(), to: dir.at("x"), options: CopyOptions::new() },
         libc::EISDIR,
     );
     fails(
-        Task::Copy { from: "/dev/null".into(), to: dir.at("x"), options: CopyOptions::new() },
+        Job::Copy { from: "/dev/null".into(), to: dir.at("x"), options: CopyOptions::new() },
         libc::EINVAL,
     );
     assert!(!dir.at("x").exists());
@@ -257,8 +257,8 @@ fn files_that_hide_their_size_and_holes_are_copied() {
     let dir = Dir::new();
     let to = dir.at("to");
     if Path::new("/proc/self/limits").exists() {
-        let outcome = copy(Path::new("/proc/self/limits"), &to, CopyOptions::new());
-        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        let end = copy(Path::new("/proc/self/limits"), &to, CopyOptions::new());
+        assert!(end.result.is_ok(), "{:?}", end.result);
         assert_eq!(std::fs::read(&to).unwrap(), std::fs::read("/proc/self/limits").unwrap());
         std::fs::remove_file(&to).unwrap();
     }
@@ -289,9 +289,9 @@ fn a_copy_has_the_holes_of_the_original() {
     }
     // The target has bytes where the holes are.
     std::fs::write(&to, pattern(100_000)).unwrap();
-    let outcome = copy(&from, &to, CopyOptions::new());
-    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
-    assert_eq!((outcome.bytes, std::fs::metadata(&to).unwrap().len()), (1 << 30, 1 << 30));
+    let end = copy(&from, &to, CopyOptions::new());
+    assert!(end.result.is_ok(), "{:?}", end.result);
+    assert_eq!((end.bytes, std::fs::metadata(&to).unwrap().len()), (1 << 30, 1 << 30));
     let copied = File::open(&to).unwrap();
     let at = |offset, len| {
         let mut bytes = vec![1; len];
@@ -326,7 +326,7 @@ fn copies_through_memory_are_the_same() {
 #[test]
 fn a_file_system_has_its_numbers() {
     let dir = Dir::new();
-    let Ok(Value::StatFs(known)) = run(Task::StatFs { path: dir.0.clone() }) else {
+    let Ok(Value::StatFs(known)) = run(Job::StatFs { path: dir.0.clone() }) else {
         panic!("no file system");
     };
     assert!(known.block_size.is_power_of_two());
@@ -338,12 +338,12 @@ fn a_file_system_has_its_numbers() {
 fn access_is_asked_for_the_real_user() {
     let dir = Dir::new();
     let path = dir.file("f", b"");
-    let ask = |access| run(Task::Access { path: path.clone(), access });
+    let ask = |access| run(Job::Access { path: path.clone(), access });
     assert!(ask(Access::EXISTS).is_ok());
     assert!(ask(Access::READ | Access::WRITE).is_ok());
     // Not even root may execute a file without an execute bit.
     assert!(matches!(ask(Access::READ | Access::EXECUTE), Err(libc::EACCES)));
-    works(Task::SetPermissions { file: FileRef::Path(path.clone()), mode: 0o700 });
+    works(Job::SetPermissions { file: FileRef::Path(path.clone()), mode: 0o700 });
     assert!(ask(Access::EXECUTE).is_ok());
 }
 
@@ -354,36 +354,36 @@ fn errors_keep_their_numbers() {
     let (none, below) = (|| dir.at("none"), || file.join("below"));
     let reading = OpenOptions::new().read(true);
     let now = Some(SystemTime::now());
-    let times = |path| Task::SetTimes { file: FileRef::Path(path), accessed: None, modified: now };
+    let times = |path| Job::SetTimes { file: FileRef::Path(path), accessed: None, modified: now };
     let table = [
-        (Task::Open { path: none(), options: reading }, libc::ENOENT),
-        (Task::Open { path: below(), options: reading }, libc::ENOTDIR),
-        (Task::Open { path: dir.0.clone(), options: both() }, libc::EISDIR),
-        (Task::Open { path: "a\0b".into(), options: reading }, libc::EINVAL),
-        (Task::Metadata(FileRef::Path(none())), libc::ENOENT),
-        (Task::Metadata(FileRef::Symlink(below())), libc::ENOTDIR),
-        (Task::Metadata(Source::NONE.into()), libc::EBADF),
-        (Task::Rename { from: none(), to: dir.at("x") }, libc::ENOENT),
-        (Task::RemoveFile { path: none() }, libc::ENOENT),
-        (Task::RemoveFile { path: "a\0b".into() }, libc::EINVAL),
-        (Task::HardLink { from: file.clone(), to: file.clone() }, libc::EEXIST),
-        (Task::Symlink { target: none(), path: file.clone() }, libc::EEXIST),
-        (Task::ReadLink { path: file.clone() }, libc::EINVAL),
-        (Task::Canonicalize { path: none() }, libc::ENOENT),
-        (Task::CreateDir { path: dir.0.clone(), mode: 0o777 }, libc::EEXIST),
-        (Task::RemoveDir { path: file.clone() }, libc::ENOTDIR),
-        (Task::ReadDir { path: file.clone() }, libc::ENOTDIR),
-        (Task::ReadDir { path: none() }, libc::ENOENT),
-        (Task::CreateTempDir { template: dir.at("none/XXXXXX") }, libc::ENOENT),
-        (Task::StatFs { path: none() }, libc::ENOENT),
-        (Task::Access { path: none(), access: Access::EXISTS }, libc::ENOENT),
-        (Task::SetPermissions { file: FileRef::Path(none()), mode: 0 }, libc::ENOENT),
-        (Task::SetOwner { file: FileRef::Symlink(none()), user: None, group: None }, libc::ENOENT),
-        (Task::Copy { from: none(), to: dir.at("x"), options: CopyOptions::new() }, libc::ENOENT),
+        (Job::Open { path: none(), options: reading }, libc::ENOENT),
+        (Job::Open { path: below(), options: reading }, libc::ENOTDIR),
+        (Job::Open { path: dir.0.clone(), options: both() }, libc::EISDIR),
+        (Job::Open { path: "a\0b".into(), options: reading }, libc::EINVAL),
+        (Job::Metadata(FileRef::Path(none())), libc::ENOENT),
+        (Job::Metadata(FileRef::Symlink(below())), libc::ENOTDIR),
+        (Job::Metadata(Source::NONE.into()), libc::EBADF),
+        (Job::Rename { from: none(), to: dir.at("x") }, libc::ENOENT),
+        (Job::RemoveFile { path: none() }, libc::ENOENT),
+        (Job::RemoveFile { path: "a\0b".into() }, libc::EINVAL),
+        (Job::HardLink { from: file.clone(), to: file.clone() }, libc::EEXIST),
+        (Job::Symlink { target: none(), path: file.clone() }, libc::EEXIST),
+        (Job::ReadLink { path: file.clone() }, libc::EINVAL),
+        (Job::Canonicalize { path: none() }, libc::ENOENT),
+        (Job::CreateDir { path: dir.0.clone(), mode: 0o777 }, libc::EEXIST),
+        (Job::RemoveDir { path: file.clone() }, libc::ENOTDIR),
+        (Job::ReadDir { path: file.clone() }, libc::ENOTDIR),
+        (Job::ReadDir { path: none() }, libc::ENOENT),
+        (Job::CreateTempDir { template: dir.at("none/XXXXXX") }, libc::ENOENT),
+        (Job::StatFs { path: none() }, libc::ENOENT),
+        (Job::Access { path: none(), access: Access::EXISTS }, libc::ENOENT),
+        (Job::SetPermissions { file: FileRef::Path(none()), mode: 0 }, libc::ENOENT),
+        (Job::SetOwner { file: FileRef::Symlink(none()), user: None, group: None }, libc::ENOENT),
+        (Job::Copy { from: none(), to: dir.at("x"), options: CopyOptions::new() }, libc::ENOENT),
         (times(none()), libc::ENOENT),
     ];
-    for (row, (task, errno)) in table.into_iter().enumerate() {
-        let result = run(task);
+    for (row, (job, errno)) in table.into_iter().enumerate() {
+        let result = run(job);
         assert!(matches!(result, Err(e) if e == errno), "row {row}: {result:?}, not {errno}");
     }
 }

@@ -59,9 +59,9 @@ proptest! {
                         _ => Buf::list(list),
                     };
                     let total = buf.len();
-                    let outcome = write(&file, buf, at);
-                    prop_assert!(matches!(outcome.result, Ok(Value::Unit)));
-                    prop_assert_eq!((outcome.bytes, outcome.buf.len()), (total as u64, total));
+                    let end = write(&file, buf, at);
+                    prop_assert!(matches!(end.result, Ok(Value::Unit)));
+                    prop_assert_eq!((end.bytes, end.buf.len()), (total as u64, total));
                     if total > 0 {
                         let end = at as usize + total;
                         model.resize(model.len().max(end), 0);
@@ -74,15 +74,15 @@ proptest! {
                         _ => Buf::list(parts.iter().map(|&n| vec![0xee; n])),
                     };
                     let most = buf.capacity();
-                    let outcome = read(&file, buf, at);
+                    let end = read(&file, buf, at);
                     let from = model.len().min(at as usize);
                     let expected = &model[from..model.len().min(at as usize + most)];
-                    prop_assert!(matches!(outcome.result, Ok(Value::Unit)));
-                    prop_assert_eq!(outcome.bytes, expected.len() as u64);
-                    prop_assert_eq!(outcome.buf.into_vec(), expected);
+                    prop_assert!(matches!(end.result, Ok(Value::Unit)));
+                    prop_assert_eq!(end.bytes, expected.len() as u64);
+                    prop_assert_eq!(end.buf.into_vec(), expected);
                 }
                 Step::Truncate(len) => {
-                    works(on(&file, Task::SetLen { len }));
+                    works(on(&file, Job::SetLen { len }));
                     model.resize(len as usize, 0);
                 }
             }
@@ -99,11 +99,11 @@ fn a_vec_is_filled_from_its_start_again_and_again_and_the_end_is_zero() {
     let file = File::open(dir.file("f", b"0123456789")).unwrap();
     let mut buf = Buf::from(vec![b'x'; 4]);
     for (offset, expected) in [(0, &b"0123"[..]), (8, b"89"), (4, b"4567"), (10, b""), (99, b"")] {
-        let outcome = read(&file, buf, offset);
-        assert!(outcome.result.is_ok());
-        assert_eq!((&*outcome.buf, outcome.bytes), (expected, expected.len() as u64));
-        assert_eq!(outcome.buf.capacity(), 4);
-        buf = outcome.buf;
+        let end = read(&file, buf, offset);
+        assert!(end.result.is_ok());
+        assert_eq!((&*end.buf, end.bytes), (expected, expected.len() as u64));
+        assert_eq!(end.buf.capacity(), 4);
+        buf = end.buf;
     }
     assert!(buf.is_eof());
 }
@@ -116,13 +116,13 @@ fn more_parts_than_a_call_takes_are_split() {
     let parts = 2 * fs::MOST_VECTORS + 500;
     let bytes = pattern(parts * 7);
     let list = Buf::list(bytes.chunks(7).map(<[u8]>::to_vec));
-    let outcome = write(&file, list, 3);
-    assert_eq!((outcome.bytes, outcome.buf.parts().len()), (bytes.len() as u64, parts));
+    let end = write(&file, list, 3);
+    assert_eq!((end.bytes, end.buf.parts().len()), (bytes.len() as u64, parts));
     let list = Buf::list((0..parts).map(|i| room([5, 0, 17][i % 3])));
-    let outcome = read(&file, list, 3);
-    assert!(outcome.result.is_ok());
-    assert_eq!(outcome.bytes, bytes.len() as u64);
-    assert_eq!(outcome.buf.into_vec(), bytes);
+    let end = read(&file, list, 3);
+    assert!(end.result.is_ok());
+    assert_eq!(end.bytes, bytes.len() as u64);
+    assert_eq!(end.buf.into_vec(), bytes);
 }
 
 /// libuv: fs_open_append. On Linux an offset is ignored then (pwrite(2), "BUGS").
@@ -144,10 +144,10 @@ fn errors_give_the_buffer_back() {
     let reader = File::open(&path).unwrap();
     let directory = open(&dir.0, OpenOptions::new().read(true));
     let writer = open(&path, OpenOptions::new().write(true));
-    let failed = |outcome: Outcome, errno: i32| {
-        assert!(matches!(outcome.result, Err(e) if e == errno), "{:?}", outcome.result);
-        assert_eq!(outcome.bytes, 0);
-        outcome.buf
+    let failed = |end: JobEnd, errno: i32| {
+        assert!(matches!(end.result, Err(e) if e == errno), "{:?}", end.result);
+        assert_eq!(end.bytes, 0);
+        end.buf
     };
     let buf = failed(write(&reader, "text", 0), libc::EBADF);
     assert_eq!(&*buf, b"text");
@@ -196,17 +196,17 @@ fn what_fitted_before_the_disk_was_full_is_counted() {
     };
     let file = scratch(&dir);
     let bytes = pattern(200_000);
-    let outcome = write(&file, bytes.clone(), 0);
-    assert!(matches!(outcome.result, Err(libc::ENOSPC)), "{:?}", outcome.result);
-    assert_eq!(outcome.buf.len(), bytes.len());
-    let fitted = outcome.bytes as usize;
+    let end = write(&file, bytes.clone(), 0);
+    assert!(matches!(end.result, Err(libc::ENOSPC)), "{:?}", end.result);
+    assert_eq!(end.buf.len(), bytes.len());
+    let fitted = end.bytes as usize;
     assert!(fitted > 0 && fitted < 100_000);
     assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), bytes[..fitted]);
-    fails(on(&file, Task::Allocate { offset: 0, len: 1 << 20 }), libc::ENOSPC);
+    fails(on(&file, Job::Allocate { offset: 0, len: 1 << 20 }), libc::ENOSPC);
     // A copy that fails takes its target with it.
     let source = Dir::new();
     let from = source.file("source", &bytes);
-    let copy = Task::Copy { from, to: dir.at("copy"), options: CopyOptions::new() };
+    let copy = Job::Copy { from, to: dir.at("copy"), options: CopyOptions::new() };
     fails(copy, libc::ENOSPC);
     assert!(!dir.at("copy").exists());
     drop(file);
@@ -221,18 +221,18 @@ fn a_file_that_is_cut_while_it_is_read_ends_early() {
         let path = dir.file("f", &bytes);
         let file = File::options().read(true).write(true).open(path).unwrap();
         let cut = 1000 + round * 50_000;
-        let outcome = std::thread::scope(|scope| {
+        let end = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let parts = Buf::list((0..4096).map(|_| room(256)));
                 read(&file, parts, 0)
             });
-            works(on(&file, Task::SetLen { len: cut }));
+            works(on(&file, Job::SetLen { len: cut }));
             reader.join().unwrap()
         });
-        assert!(outcome.result.is_ok());
-        assert!(outcome.bytes >= cut.min(outcome.bytes) && outcome.bytes <= 1 << 20);
-        let got = outcome.buf.into_vec();
-        assert_eq!(got.len() as u64, outcome.bytes);
+        assert!(end.result.is_ok());
+        assert!(end.bytes >= cut.min(end.bytes) && end.bytes <= 1 << 20);
+        let got = end.buf.into_vec();
+        assert_eq!(got.len() as u64, end.bytes);
         // Bytes behind the new end may read as zeroes while the kernel removes them.
         assert!(got.iter().zip(&bytes).all(|(a, b)| a == b || *a == 0));
         let sure = got.len().min(cut as usize);
@@ -244,7 +244,7 @@ fn a_file_that_is_cut_while_it_is_read_ends_early() {
 fn direct_in(dir: &Dir) {
     let path = dir.at("direct");
     let options = both().create_new(true).direct(true);
-    let file = match run(Task::Open { path: path.clone(), options }) {
+    let file = match run(Job::Open { path: path.clone(), options }) {
         Ok(Value::File(file)) => file.into_fd().unwrap(),
         Err(libc::EINVAL) => return skip(Needs::Direct, "no direct I/O on this file system"),
         other => panic!("{other:?}"),
@@ -254,34 +254,34 @@ fn direct_in(dir: &Dir) {
     let bytes = pattern(50_001);
     let mut buf = AlignedBuf::from_slice(&bytes, align);
     let size = buf.pad();
-    let outcome = write(&file, buf, 0);
-    assert_eq!(outcome.bytes, outcome.buf.len() as u64, "{:?}", outcome.result);
-    works(on(&file, Task::SetLen { len: size as u64 }));
+    let end = write(&file, buf, 0);
+    assert_eq!(end.bytes, end.buf.len() as u64, "{:?}", end.result);
+    works(on(&file, Job::SetLen { len: size as u64 }));
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
     // The read gets the unaligned tail, into a buffer that is longer than the tail.
-    let mut buf = outcome.buf.into_aligned().expect("it was one");
+    let mut buf = end.buf.into_aligned().expect("it was one");
     buf.fill(0);
-    let outcome = read(&file, buf, 0);
-    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
-    assert_eq!(&*outcome.buf, bytes);
+    let end = read(&file, buf, 0);
+    assert!(end.result.is_ok(), "{:?}", end.result);
+    assert_eq!(&*end.buf, bytes);
     let offset = 8192.max(align);
-    let outcome = read(&file, AlignedBuf::with_capacity(1 << 17, align), offset as u64);
-    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
-    assert_eq!(&*outcome.buf, &bytes[offset..]);
+    let end = read(&file, AlignedBuf::with_capacity(1 << 17, align), offset as u64);
+    assert!(end.result.is_ok(), "{:?}", end.result);
+    assert_eq!(&*end.buf, &bytes[offset..]);
     let beyond = AlignedBuf::with_capacity(1, align);
-    let end = outcome.buf.len().next_multiple_of(align) + offset;
+    let end = end.buf.len().next_multiple_of(align) + offset;
     assert_eq!(read(&file, beyond, end as u64).bytes, 0);
 
     // Two buffers in one call, the second one across the end.
     let half = || Buf::from(AlignedBuf::with_capacity(32 << 10, align));
-    let outcome = read(&file, Buf::list([half(), half()]), 0);
-    assert_eq!(outcome.buf.into_vec(), bytes);
+    let end = read(&file, Buf::list([half(), half()]), 0);
+    assert_eq!(end.buf.into_vec(), bytes);
 
     // What is not aligned is refused whole where alignment is asked for at all.
-    let outcome = write(&file, AlignedBuf::from_slice(&bytes[..4097], align), 0);
-    match outcome.result {
-        Err(libc::EINVAL) => assert_eq!(outcome.bytes, 0),
+    let end = write(&file, AlignedBuf::from_slice(&bytes[..4097], align), 0);
+    match end.result {
+        Err(libc::EINVAL) => assert_eq!(end.bytes, 0),
         result => assert!(result.is_ok(), "{result:?}"),
     }
 }
@@ -395,17 +395,17 @@ fn files_are_made_durable_and_given_room() {
     let file = scratch(&dir);
     let fd = file.as_raw_fd();
     assert_eq!(write(&file, pattern(10_000), 0).bytes, 10_000);
-    works(WorkItem::Sync { fd });
-    works(WorkItem::DataSync { fd });
-    works(on(&file, Task::SyncRange { offset: 4096, len: 4096 }));
-    match run(on(&file, Task::Allocate { offset: 5000, len: 20_000 })) {
+    works(ThreadJob::Sync { fd });
+    works(ThreadJob::DataSync { fd });
+    works(on(&file, Job::SyncRange { offset: 4096, len: 4096 }));
+    match run(on(&file, Job::Allocate { offset: 5000, len: 20_000 })) {
         Ok(_) => assert_eq!(file.metadata().unwrap().len(), 25_000),
         Err(libc::EOPNOTSUPP) => skip(Needs::Allocate, "this file system does not give files room"),
         other => panic!("{other:?}"),
     }
-    works(on(&file, Task::SetLen { len: 3 }));
+    works(on(&file, Job::SetLen { len: 3 }));
     assert_eq!(std::fs::read(dir.at("scratch")).unwrap(), pattern(3));
-    fails(on(&file, Task::SetLen { len: u64::MAX }), libc::EINVAL);
-    fails(WorkItem::Sync { fd: NOWHERE }, libc::EBADF);
-    fails(Task::SyncRange { offset: 0, len: 0 }, libc::EBADF);
+    fails(on(&file, Job::SetLen { len: u64::MAX }), libc::EINVAL);
+    fails(ThreadJob::Sync { fd: NOWHERE }, libc::EBADF);
+    fails(Job::SyncRange { offset: 0, len: 0 }, libc::EBADF);
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 #[cfg(doc)]
 use crate::Done;
-use crate::file::{Access, FileRef, Task};
+use crate::file::{Access, FileRef, Job};
 use crate::op::Op;
 use crate::words::source::Source;
 
@@ -45,7 +45,7 @@ impl Op {
     /// disk.
     pub fn metadata(file: impl Into<FileRef>) -> Op {
         let file = file.into();
-        Op::task(file.source(), Task::Metadata(file))
+        Op::job(file.source(), Job::Metadata(file))
     }
 
     /// Asks whether the process may read, write or execute a file: access(2).
@@ -83,7 +83,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
     /// disk.
     pub fn access(path: impl Into<PathBuf>, access: Access) -> Op {
-        Op::task(Source::NONE, Task::Access { path: path.into(), access })
+        Op::job(Source::NONE, Job::Access { path: path.into(), access })
     }
 
     /// Sets permissions: chmod(2), fchmod(2).
@@ -130,7 +130,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn set_permissions(file: impl Into<FileRef>, mode: u32) -> Op {
         let file = file.into();
-        Op::task(file.source(), Task::SetPermissions { file, mode })
+        Op::job(file.source(), Job::SetPermissions { file, mode })
     }
 
     /// Sets owner and group, by their numbers: chown(2), lchown(2), fchown(2).
@@ -155,7 +155,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn set_owner(file: impl Into<FileRef>, user: Option<u32>, group: Option<u32>) -> Op {
         let file = file.into();
-        Op::task(file.source(), Task::SetOwner { file, user, group })
+        Op::job(file.source(), Job::SetOwner { file, user, group })
     }
 
     /// Sets the times of access and modification: utimensat(2), futimens(2).
@@ -183,7 +183,7 @@ impl Op {
         modified: Option<SystemTime>,
     ) -> Op {
         let file = file.into();
-        Op::task(file.source(), Task::SetTimes { file, accessed, modified })
+        Op::job(file.source(), Job::SetTimes { file, accessed, modified })
     }
 
     /// Asks for the size and the free space of the file system that `path` is on: statfs(2).
@@ -217,6 +217,6 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
     /// disk.
     pub fn statfs(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::StatFs { path: path.into() })
+        Op::job(Source::NONE, Job::StatFs { path: path.into() })
     }
 }

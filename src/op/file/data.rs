@@ -1,6 +1,6 @@
 //! Operations on the bytes of files.
 
-use crate::file::{Arguments, Task};
+use crate::file::{Arguments, Job};
 use crate::memory::buf::Buf;
 use crate::op::payload::Payload;
 use crate::op::{Op, OpCode};
@@ -219,7 +219,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn sync_range(file: Source, offset: u64, len: u64) -> Op {
-        Op::task(file, Task::SyncRange { offset, len })
+        Op::job(file, Job::SyncRange { offset, len })
     }
 
     /// Reserves disk space for a range of a file: fallocate(2).
@@ -248,7 +248,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn allocate(file: Source, offset: u64, len: u64) -> Op {
-        Op::task(file, Task::Allocate { offset, len })
+        Op::job(file, Job::Allocate { offset, len })
     }
 
     /// Makes the file `len` bytes long: cuts its end off, or adds a hole.
@@ -291,7 +291,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn set_len(file: Source, len: u64) -> Op {
-        Op::task(file, Task::SetLen { len })
+        Op::job(file, Job::SetLen { len })
     }
 
     /// Sends `len` bytes at `offset` of the attached `file` over the stream socket `socket`:

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::file::{DirReader, MOST_ENTRIES, Task};
+use crate::file::{DirReader, Job, MOST_ENTRIES};
 use crate::op::Op;
 use crate::words::source::Source;
 #[cfg(doc)]
@@ -55,7 +55,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn create_dir(path: impl Into<PathBuf>, mode: u32) -> Op {
-        Op::task(Source::NONE, Task::CreateDir { path: path.into(), mode })
+        Op::job(Source::NONE, Job::CreateDir { path: path.into(), mode })
     }
 
     /// Removes an empty directory: rmdir(2).
@@ -80,7 +80,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn remove_dir(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::RemoveDir { path: path.into() })
+        Op::job(Source::NONE, Job::RemoveDir { path: path.into() })
     }
 
     /// Makes a directory with a new name, from a template that ends in `XXXXXX`: mkdtemp(3).
@@ -107,7 +107,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work): a call that had begun still makes the
     /// directory, and its late completion has the path.
     pub fn create_temp_dir(template: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::CreateTempDir { template: template.into() })
+        Op::job(Source::NONE, Job::CreateTempDir { template: template.into() })
     }
 
     /// Reads the names in a directory, without `.` and `..`, in no particular order.
@@ -144,7 +144,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
     /// disk.
     pub fn read_dir(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::ReadDir { path: path.into() })
+        Op::job(Source::NONE, Job::ReadDir { path: path.into() })
     }
 
     /// Reads the next `most` names of a directory of any size.
@@ -188,6 +188,6 @@ impl Op {
     /// part and the reader.
     pub fn read_dir_part(reader: DirReader, most: usize) -> Op {
         let most = most.clamp(1, MOST_ENTRIES);
-        Op::task(Source::NONE, Task::ReadDirPart { reader, most })
+        Op::job(Source::NONE, Job::ReadDirPart { reader, most })
     }
 }

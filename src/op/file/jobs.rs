@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 
-use crate::file::{Job, Task};
+use crate::file::{Closure, Job};
 use crate::op::Op;
 use crate::words::source::Source;
 #[cfg(doc)]
@@ -51,7 +51,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work): no system can end a look-up that has
     /// begun. It keeps its thread, and its completion is marked as late.
     pub fn lookup_host(host: impl Into<String>, port: u16) -> Op {
-        Op::task(Source::NONE, Task::LookupHost { host: host.into(), port })
+        Op::job(Source::NONE, Job::LookupHost { host: host.into(), port })
     }
 
     /// Looks up the names of a host and a port: getnameinfo(3).
@@ -82,7 +82,7 @@ impl Op {
     ///
     /// As for [`Op::lookup_host`].
     pub fn lookup_addr(address: SocketAddr) -> Op {
-        Op::task(Source::NONE, Task::LookupAddr { address })
+        Op::job(Source::NONE, Job::LookupAddr { address })
     }
 
     /// Runs `job` on a worker thread.
@@ -120,6 +120,6 @@ impl Op {
     /// completion is marked as [late](Completion::is_late) and has the value. To end a job early,
     /// let its closure look at a flag of yours.
     pub fn run<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Op {
-        Op::task(Source::NONE, Task::Run(Job::new(job)))
+        Op::job(Source::NONE, Job::Run(Closure::new(job)))
     }
 }

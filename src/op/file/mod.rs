@@ -7,7 +7,7 @@ mod jobs;
 mod names;
 
 use super::{Op, OpCode};
-use crate::file::{Arguments, Task};
+use crate::file::{Arguments, Job};
 use crate::op::payload::Payload;
 use crate::words::source::Source;
 
@@ -27,9 +27,9 @@ pub enum Priority {
 }
 
 impl Op {
-    pub(super) fn task(source: Source, task: Task) -> Op {
-        let mut op = Op::plain(OpCode::Task, source);
-        op.payload = Payload::from(Box::new(Arguments::Task(task)));
+    pub(super) fn job(source: Source, job: Job) -> Op {
+        let mut op = Op::plain(OpCode::Job, source);
+        op.payload = Payload::from(Box::new(Arguments::Job(job)));
         op
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::file::{CopyOptions, OpenOptions, Task};
+use crate::file::{CopyOptions, Job, OpenOptions};
 use crate::op::Op;
 use crate::words::source::Source;
 #[cfg(doc)]
@@ -56,7 +56,7 @@ impl Op {
     /// creates or truncates the file. Its completion is late, and has the open file. Dropping the
     /// completion unread closes the file.
     pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
-        Op::task(Source::NONE, Task::Open { path: path.into(), options })
+        Op::job(Source::NONE, Job::Open { path: path.into(), options })
     }
 
     /// Gives a file another name, and replaces the file that has this name: rename(2).
@@ -85,7 +85,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work): the late result of a rename that had
     /// begun says whether it was done.
     pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::Rename { from: from.into(), to: to.into() })
+        Op::job(Source::NONE, Job::Rename { from: from.into(), to: to.into() })
     }
 
     /// Removes a file's name: unlink(2).
@@ -112,7 +112,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn remove_file(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::RemoveFile { path: path.into() })
+        Op::job(Source::NONE, Job::RemoveFile { path: path.into() })
     }
 
     /// Gives a file another name beside its own: link(2).
@@ -139,7 +139,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn hard_link(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::HardLink { from: from.into(), to: to.into() })
+        Op::job(Source::NONE, Job::HardLink { from: from.into(), to: to.into() })
     }
 
     /// Makes a symbolic link at `path` to `target`: symlink(2).
@@ -188,7 +188,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work).
     pub fn symlink(target: impl Into<PathBuf>, path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::Symlink { target: target.into(), path: path.into() })
+        Op::job(Source::NONE, Job::Symlink { target: target.into(), path: path.into() })
     }
 
     /// Reads the target of a symbolic link: readlink(2).
@@ -212,7 +212,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
     /// disk.
     pub fn read_link(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::ReadLink { path: path.into() })
+        Op::job(Source::NONE, Job::ReadLink { path: path.into() })
     }
 
     /// Resolves a path to the absolute path without symbolic links: realpath(3).
@@ -234,7 +234,7 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work). The operation changes nothing on the
     /// disk.
     pub fn canonicalize(path: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::Canonicalize { path: path.into() })
+        Op::job(Source::NONE, Job::Canonicalize { path: path.into() })
     }
 
     /// Copies a regular file with its permissions.
@@ -286,7 +286,7 @@ impl Op {
     ///
     /// As for all [file work](Op#cancellation-of-file-work): a copy that had begun runs to its end.
     pub fn copy(from: impl Into<PathBuf>, to: impl Into<PathBuf>, options: CopyOptions) -> Op {
-        Op::task(Source::NONE, Task::Copy { from: from.into(), to: to.into(), options })
+        Op::job(Source::NONE, Job::Copy { from: from.into(), to: to.into(), options })
     }
 
     /// Makes a file with a new name, from a template that ends in `XXXXXX`: mkostemp(3).
@@ -326,6 +326,6 @@ impl Op {
     /// As for all [file work](Op#cancellation-of-file-work): a call that had begun still makes the
     /// file. Its late completion has the path and the open file.
     pub fn create_temp_file(template: impl Into<PathBuf>) -> Op {
-        Op::task(Source::NONE, Task::CreateTempFile { template: template.into() })
+        Op::job(Source::NONE, Job::CreateTempFile { template: template.into() })
     }
 }

@@ -296,7 +296,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Which mechanism serves which work on files.
     pub(in crate::proactor) fn explain_files(&self, explain: &mut Explain) {
-        if K::TASKS {
+        if K::JOBS {
             let virtually = "no threads: the kernel runs them in its own time";
             explain.row("jobs, look-ups", "the kernel", virtually, self.files.counts.jobs);
         }
@@ -317,7 +317,7 @@ impl<K: Kernel> Proactor<K> {
         );
         let threads = format!("{} of {} threads", self.files.threads(), self.most_threads());
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
-        explain.row("files, tasks, jobs", threads, blocking, counts.jobs);
+        explain.row("files, jobs", threads, blocking, counts.jobs);
         let lock = "into the page cache: more threads would contend for the file's lock";
         explain.row("write_at", "one thread for each file", lock, counts.in_strands);
         send_file::explain(&self.stats, counts.fetches, explain);
@@ -431,16 +431,16 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, Err(Error::new(kind, moved, buf)), is_late);
     }
 
-    /// The code that the completion of an operation has. (A task of a thread closes a file: see
+    /// The code that the completion of an operation has. (A job of a thread closes a file: see
     /// `close_late`.)
     pub(in crate::proactor) fn told_code(&self, slot: u32) -> OpCode {
         let op = &self.ops[slot];
-        let is_task = op.code.family() == Family::Task;
-        let closes = is_task && op.source != NIL && self.sources[op.source].fd < 0;
+        let is_job = op.code.family() == Family::Job;
+        let closes = is_job && op.source != NIL && self.sources[op.source].fd < 0;
         if closes { OpCode::Close } else { op.code }
     }
 
-    /// Delivers the result of work on a file, or of a task.
+    /// Delivers the result of work on a file, or of a job.
     pub(in crate::proactor) fn finish_file(
         &mut self,
         slot: u32,
@@ -480,18 +480,18 @@ impl<K: Kernel> Proactor<K> {
     /// it was taken back and its slot has its buffer again.
     pub(in crate::proactor) fn withdraw(&mut self, slot: u32) -> bool {
         if self.told_code(slot) == OpCode::Close {
-            // The task owns the descriptor.
+            // The job owns the descriptor.
             return false;
         }
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
             files.parked.remove(at);
         } else if let Some(job) = files.jobs.remove(&slot) {
-            let Some(task) = self.take_back(&job) else {
+            let Some(thread_job) = self.take_back(&job) else {
                 self.files.jobs.insert(slot, job);
                 return false;
             };
-            self.ops[slot].buf = task.into_buf();
+            self.ops[slot].buf = thread_job.into_buf();
         } else {
             let key = self.ticket(slot).key();
             self.kernel.stop_file(key);

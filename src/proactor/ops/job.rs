@@ -1,16 +1,16 @@
-//! Work for threads: tasks, and work on files that the kernel does not do without waiting. A kernel
-//! that runs jobs by itself, as the simulated one does, gets the tasks instead of threads.
+//! Work for threads: jobs, and work on files that the kernel does not do without waiting. A kernel
+//! that runs jobs by itself, as the simulated one does, gets the jobs instead of threads.
 //!
 //! Invariants: (J1) an operation that threads have keeps its slot until they have answered; its
-//! buffer is theirs. (K4) A task in the kernel keeps its slot until the kernel has answered, or has
-//! given the task back.
+//! buffer is theirs. (K4) A job in the kernel keeps its slot until the kernel has answered, or has
+//! given the job back.
 
 use std::time::Duration;
 
 use crate::completion::Done;
 use crate::driver::parts;
-use crate::file::work::{Outcome, WorkItem};
-use crate::file::{Arguments, Task};
+use crate::file::thread_job::{JobEnd, ThreadJob};
+use crate::file::{Arguments, Job};
 use crate::kernel::Kernel;
 use crate::memory::buf::Buf;
 use crate::op::operation::InFlight;
@@ -35,15 +35,15 @@ fn lane_of(flags: u8) -> Lane {
 
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
-    pub(in crate::proactor) fn submit_task(&mut self, op: &mut Op, token: u64) -> Submitted {
-        let Some(Arguments::Task(task)) = op.payload.take_arguments().map(|boxed| *boxed) else {
-            // The program has built the operation from parts without a task.
+    pub(in crate::proactor) fn submit_job(&mut self, op: &mut Op, token: u64) -> Submitted {
+        let Some(Arguments::Job(job)) = op.payload.take_arguments().map(|boxed| *boxed) else {
+            // The program has built the operation from parts without a job.
             return Err(Refusal::Unsupported);
         };
-        let (index, ticket) = match self.occupy_for_task(op.source, token, &task) {
+        let (index, ticket) = match self.occupy_for_job(op.source, token, &job) {
             Ok(place) => place,
             Err(reason) => {
-                op.payload = Payload::from(Box::new(Arguments::Task(task)));
+                op.payload = Payload::from(Box::new(Arguments::Job(job)));
                 return Err(reason);
             }
         };
@@ -53,49 +53,49 @@ impl<K: Kernel> Proactor<K> {
             self.sources[index].push_poll(&mut self.ops.table, slot);
             fd = self.sources[index].fd;
         }
-        let class = if task.is_slow() { JobClass::Slow } else { JobClass::Quick };
-        let work = WorkItem::Task { fd, task };
+        let class = if job.is_slow() { JobClass::Slow } else { JobClass::Quick };
+        let work = ThreadJob::Job { fd, job };
         if let Err((work, reason)) = self.submit_work(slot, lane_of(op.flags), class, work) {
-            let WorkItem::Task { task, .. } = work else { unreachable!("it comes back") };
-            return Err(self.refuse_task(slot, task, reason, &mut op.payload));
+            let ThreadJob::Job { job, .. } = work else { unreachable!("it comes back") };
+            return Err(self.refuse_job(slot, job, reason, &mut op.payload));
         }
         self.set_deadline(ticket, op.deadline_ns);
         Ok(ticket)
     }
 
-    /// Vacates the slot of a refused task, and puts the task back into its operation.
+    /// Vacates the slot of a refused job, and puts the job back into its operation.
     #[cold]
-    fn refuse_task(
+    fn refuse_job(
         &mut self,
         slot: u32,
-        task: Task,
+        job: Job,
         reason: Refusal,
         payload: &mut Payload,
     ) -> Refusal {
-        *payload = Payload::from(Box::new(Arguments::Task(task)));
-        self.stats.submitted[OpCode::Task as usize] -= 1;
+        *payload = Payload::from(Box::new(Arguments::Job(job)));
+        self.stats.submitted[OpCode::Job as usize] -= 1;
         self.remove(slot);
         reason
     }
 
-    /// Takes a slot for a task. Returns the index of its file, if it has one, and its ticket.
-    fn occupy_for_task(
+    /// Takes a slot for a job. Returns the index of its file, if it has one, and its ticket.
+    fn occupy_for_job(
         &mut self,
         source: Source,
         token: u64,
-        task: &Task,
+        job: &Job,
     ) -> Result<(u32, Ticket), Refusal> {
         self.check_open()?;
-        let has_threads = K::FILES || (K::TASKS && task.is_slow());
+        let has_threads = K::FILES || (K::JOBS && job.is_slow());
         if !has_threads {
             return Err(Refusal::NoFiles);
         }
         let index = match source.is_none() {
-            true if task.needs_file() => return Err(Refusal::Stale),
+            true if job.needs_file() => return Err(Refusal::Stale),
             true => NIL,
             false => self.file(source)?,
         };
-        Ok((index, self.place(OpCode::Task, index, token)?))
+        Ok((index, self.place(OpCode::Job, index, token)?))
     }
 
     /// Has a thread close a source, because close(2) may wait: a file once no other work on it is
@@ -125,7 +125,7 @@ impl<K: Kernel> Proactor<K> {
             self.kernel.deregister(fd, key);
         }
         let op = &mut self.ops[slot];
-        (op.code, op.in_flight) = (OpCode::Task, InFlight::Started);
+        (op.code, op.in_flight) = (OpCode::Job, InFlight::Started);
         let handle = self.kernel.release(fd, kind);
         if let Err(handle) = self.give_close(slot, handle) {
             self.files.closes.push_back((slot, handle));
@@ -138,8 +138,8 @@ impl<K: Kernel> Proactor<K> {
         // A socket may linger for as long as its program has said.
         let is_file = handle.kind() == SourceKind::File;
         let class = if is_file { JobClass::Quick } else { JobClass::Slow };
-        match self.submit_work(slot, Lane::Normal, class, WorkItem::Close(handle)) {
-            Err((WorkItem::Close(handle), Refusal::Full { .. })) => Err(handle),
+        match self.submit_work(slot, Lane::Normal, class, ThreadJob::Close(handle)) {
+            Err((ThreadJob::Close(handle), Refusal::Full { .. })) => Err(handle),
             Err((work, _)) => {
                 // The system has no thread for it, so the loop closes it.
                 self.job_done(slot, work.run(), false);
@@ -155,10 +155,10 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.ops[slot];
         let (fd, buf, offset) = (self.sources[op.source].fd, op.buf.take(), op.offset);
         let work = match op.code {
-            OpCode::ReadAt => WorkItem::ReadAt { fd, buf, offset },
-            OpCode::WriteAt => WorkItem::WriteAt { fd, buf, offset },
-            OpCode::SyncAll => WorkItem::Sync { fd },
-            _ => WorkItem::DataSync { fd },
+            OpCode::ReadAt => ThreadJob::ReadAt { fd, buf, offset },
+            OpCode::WriteAt => ThreadJob::WriteAt { fd, buf, offset },
+            OpCode::SyncAll => ThreadJob::Sync { fd },
+            _ => ThreadJob::DataSync { fd },
         };
         if op.code != OpCode::WriteAt {
             op.moved = 0;
@@ -175,29 +175,29 @@ impl<K: Kernel> Proactor<K> {
         })
     }
 
-    /// Gives a task to the workers, which are created for the first one.
+    /// Gives a job to the workers, which are created for the first one.
     fn submit_work(
         &mut self,
         slot: u32,
         lane: Lane,
         class: JobClass,
-        work: WorkItem,
-    ) -> Result<(), (WorkItem, Refusal)> {
-        let job = self.submit_job(self.ticket(slot).key(), lane, class, work)?;
+        work: ThreadJob,
+    ) -> Result<(), (ThreadJob, Refusal)> {
+        let job = self.assign(self.ticket(slot).key(), lane, class, work)?;
         self.files.jobs.insert(slot, job);
         self.ops[slot].in_flight = InFlight::Started;
         Ok(())
     }
 
     /// The same, for the operation with this `key`.
-    pub(in crate::proactor) fn submit_job(
+    pub(in crate::proactor) fn assign(
         &mut self,
         key: u64,
         lane: Lane,
         class: JobClass,
-        work: WorkItem,
-    ) -> Result<AssignedJob, (WorkItem, Refusal)> {
-        if K::TASKS {
+        work: ThreadJob,
+    ) -> Result<AssignedJob, (ThreadJob, Refusal)> {
+        if K::JOBS {
             return self.give_to_kernel(key, work);
         }
         let threads = self.most_threads();
@@ -222,13 +222,13 @@ impl<K: Kernel> Proactor<K> {
 
     /// Takes what workers have done.
     #[cold]
-    pub(in crate::proactor) fn take_jobs(&mut self) {
+    pub(in crate::proactor) fn take_from_workers(&mut self) {
         while let Some(workers) = &mut self.files.workers
             && let Some(Finished { key, result }) = workers.take()
         {
             if key as u32 & send_file::FETCH != 0 {
                 let (bytes, error) = match result {
-                    Ok(outcome) => (outcome.buf, outcome.result.err()),
+                    Ok(end) => (end.buf, end.result.err()),
                     Err(_) => (Buf::NONE, Some(libc::EIO)),
                 };
                 self.fetched(key, bytes, error);
@@ -269,12 +269,12 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Takes back work that has not begun; `None` if it has.
-    pub(in crate::proactor) fn take_back(&mut self, job: &AssignedJob) -> Option<WorkItem> {
+    pub(in crate::proactor) fn take_back(&mut self, job: &AssignedJob) -> Option<ThreadJob> {
         let work = match job {
             AssignedJob::Thread(job) => self.files.workers.as_mut()?.cancel(job)?,
             AssignedJob::Kernel(key) => {
-                let work = self.kernel.cancel_task(*key)?;
-                self.files.tasks -= 1;
+                let work = self.kernel.cancel_job(*key)?;
+                self.files.jobs_in_kernel -= 1;
                 work
             }
         };
@@ -302,46 +302,46 @@ impl<K: Kernel> Proactor<K> {
         if let Some(workers) = &mut self.files.workers {
             workers.stop(patience);
         }
-        self.take_jobs();
+        self.take_from_workers();
         self.files.workers = None;
     }
 
-    /// A task has ended.
-    fn job_done(&mut self, slot: u32, outcome: Outcome, is_late: bool) {
-        let Outcome { result, buf, bytes } = outcome;
+    /// A job has ended.
+    fn job_done(&mut self, slot: u32, end: JobEnd, is_late: bool) {
+        let JobEnd { result, buf, bytes } = end;
         let moved = u32::try_from(bytes).unwrap_or(u32::MAX);
         let result = match (self.ops[slot].code, result) {
             (OpCode::ReadAt, Ok(_)) => Ok(Done::Read(buf)),
             (OpCode::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
-            (_, result) => parts::ended(Outcome { result, buf, bytes }),
+            (_, result) => parts::ended(JobEnd { result, buf, bytes }),
         };
         let result = self.count_written(slot, result);
         self.finish_file(slot, result, is_late);
     }
 
-    /// Gives the kernel a task instead of a thread.
+    /// Gives the kernel a job instead of a thread.
     fn give_to_kernel(
         &mut self,
         key: u64,
-        work: WorkItem,
-    ) -> Result<AssignedJob, (WorkItem, Refusal)> {
+        work: ThreadJob,
+    ) -> Result<AssignedJob, (ThreadJob, Refusal)> {
         let most = self.config.max_jobs.max(1);
-        if self.files.tasks >= most {
+        if self.files.jobs_in_kernel >= most {
             return Err((work, Refusal::Full { limit: Limit::Jobs, count: most }));
         }
-        self.kernel.start_task(key, work).map_err(|work| (work, Refusal::NoFiles))?;
-        self.files.tasks += 1;
+        self.kernel.start_job(key, work).map_err(|work| (work, Refusal::NoFiles))?;
+        self.files.jobs_in_kernel += 1;
         self.files.counts.jobs += 1;
         Ok(AssignedJob::Kernel(key))
     }
 
     /// Takes the results of what the kernel has done instead of threads.
     #[cold]
-    pub(in crate::proactor) fn take_tasks(&mut self) {
-        while self.files.tasks > 0
-            && let Some((key, result)) = self.kernel.task_answer()
+    pub(in crate::proactor) fn take_from_kernel(&mut self) {
+        while self.files.jobs_in_kernel > 0
+            && let Some((key, result)) = self.kernel.job_answer()
         {
-            self.files.tasks -= 1;
+            self.files.jobs_in_kernel -= 1;
             if key as u32 & send_file::FETCH != 0 {
                 let (bytes, error) = match result {
                     Ok(Done::Read(bytes)) => (bytes, None),

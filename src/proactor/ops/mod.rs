@@ -101,7 +101,7 @@ impl<K: Kernel> Proactor<K> {
             Family::Process => self.submit_of_process(&op, token),
             Family::File => self.submit_file(&mut op, token),
             Family::SendFile => self.submit_send_file(&mut op, token),
-            Family::Task => self.submit_task(&mut op, token),
+            Family::Job => self.submit_job(&mut op, token),
             Family::Message => Err(Refusal::Unsupported),
             Family::Write => unreachable!("`submit` serves it"),
         };

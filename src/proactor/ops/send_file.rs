@@ -12,7 +12,7 @@
 
 use crate::completion::{Completion, Done};
 use crate::file::Arguments;
-use crate::file::work::WorkItem;
+use crate::file::thread_job::ThreadJob;
 use crate::kernel::{Calls, Kernel};
 use crate::memory::aligned::AlignedBuf;
 use crate::memory::buf::{Buf, Target};
@@ -217,8 +217,8 @@ impl<K: Kernel> Proactor<K> {
         let start = offset - offset % block;
         let end = offset.saturating_add(len as u64).div_ceil(block).saturating_mul(block);
         let memory = AlignedBuf::with_capacity((end - start) as usize, block.max(4096) as usize);
-        let work = WorkItem::ReadAt { fd: state.fd, buf: Buf::from(memory), offset: start };
-        let state = match self.submit_job(key, Lane::Normal, JobClass::Quick, work) {
+        let work = ThreadJob::ReadAt { fd: state.fd, buf: Buf::from(memory), offset: start };
+        let state = match self.assign(key, Lane::Normal, JobClass::Quick, work) {
             Ok(job) => {
                 self.files.fetched_files.insert(serial, file.index());
                 self.files.counts.fetches += 1;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::file::ListVectors;
-use crate::file::work::WorkItem;
+use crate::file::thread_job::ThreadJob;
 use crate::proactor::ops::send_file::Fetch;
 use crate::words::source::Handle;
 use crate::workers::{JobHandle, Workers};
@@ -11,7 +11,7 @@ use crate::workers::{JobHandle, Workers};
 /// A job that was given to a thread or to the kernel.
 pub(in crate::proactor) enum AssignedJob {
     /// To a thread.
-    Thread(JobHandle<WorkItem>),
+    Thread(JobHandle<ThreadJob>),
     /// To a kernel without threads, under this key.
     Kernel(u64),
 }
@@ -19,7 +19,7 @@ pub(in crate::proactor) enum AssignedJob {
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
 pub(in crate::proactor) struct Files {
-    pub(in crate::proactor) workers: Option<Workers<WorkItem>>,
+    pub(in crate::proactor) workers: Option<Workers<ThreadJob>>,
     /// By slot: the jobs that workers have, or that the kernel has instead of workers.
     pub(in crate::proactor) jobs: HashMap<u32, AssignedJob>,
     /// The slots of operations that the kernel handed back while the workers had the most jobs that
@@ -33,8 +33,8 @@ pub(in crate::proactor) struct Files {
     pub(in crate::proactor) spare_lists: Vec<ListVectors>,
     /// The number of operations that the kernel has.
     pub(in crate::proactor) in_kernel: u32,
-    /// The number of tasks that the kernel has instead of threads.
-    pub(in crate::proactor) tasks: usize,
+    /// The number of jobs that the kernel has instead of threads.
+    pub(in crate::proactor) jobs_in_kernel: usize,
     /// By the slot of the socket: the bytes that threads read ahead for `send_file`.
     pub(in crate::proactor) fetches: HashMap<u32, Fetch>,
     /// By the number of a fetch: the slot of the file whose descriptor the fetching thread uses.
@@ -67,7 +67,7 @@ pub(in crate::proactor) struct FileCounts {
     /// Operations that were given to the kernel, and those that it handed back.
     pub(in crate::proactor) started: u64,
     pub(in crate::proactor) handed_back: u64,
-    /// Operations and tasks that were given to workers; and how many of them run one after the
+    /// Operations and jobs that were given to workers; and how many of them run one after the
     /// other on their file.
     pub(in crate::proactor) jobs: u64,
     pub(in crate::proactor) in_strands: u64,

@@ -59,7 +59,7 @@ impl<K: Kernel> Proactor<K> {
         // table.
         let made = self.stats.counters.completed + self.outbox.batch.len() as u64;
         let ended = made - self.stats.continued + quiet_done;
-        let tasks = self.kernel.task_counts();
+        let in_kernel = self.kernel.job_counts();
         let jobs = self.files.workers.as_ref().map(|workers| workers.counts()).unwrap_or_default();
         let free = |limit: u32, len: u32| u64::from(limit.saturating_sub(len));
         Counters {
@@ -79,8 +79,8 @@ impl<K: Kernel> Proactor<K> {
             ready_sources: (self.sched.ready.len() + self.sched.bulk.len()) as u64,
             waiting_sources: self.sched.waits.len() as u64,
             undelivered: self.outbox.batch.len() as u64,
-            queued_jobs: jobs.queued + tasks.0 + self.files.parked.len() as u64,
-            running_jobs: jobs.running + tasks.1,
+            queued_jobs: jobs.queued + in_kernel.0 + self.files.parked.len() as u64,
+            running_jobs: jobs.running + in_kernel.1,
             system_calls: self.kernel.system_calls(),
             ..self.stats.counters.clone()
         }

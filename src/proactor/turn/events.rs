@@ -44,8 +44,8 @@ impl<K: Kernel> Proactor<K> {
         if self.files.in_kernel > 0 {
             self.take_file_answers();
         }
-        if K::TASKS && self.files.tasks > 0 {
-            self.take_tasks();
+        if K::JOBS && self.files.jobs_in_kernel > 0 {
+            self.take_from_kernel();
         }
     }
 

@@ -417,7 +417,7 @@ impl<K: Kernel> Proactor<K> {
         self.inbox.is_due = false;
         if self.inbox.remote.unpark() {
             self.take_requests();
-            self.take_jobs();
+            self.take_from_workers();
         } else if self.inbox.ids_wanted {
             self.fill_reserve();
         }

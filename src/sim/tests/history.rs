@@ -51,7 +51,7 @@ fn a_history_says_what_has_happened() {
         ": Reset(",
         ": Bytes(",
         "[fault: eagain]",
-        "job a task makes its next step",
+        "job a job makes its next step",
         "run: watcher 0 of the list: ReadExact on Source(",
         "token 7: Ok(Read(",
         "note: read\\nall",

@@ -22,7 +22,7 @@ const HANGS: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 60 });
 /// Work that is a closure.
 struct Call(Box<dyn FnOnce() -> u64 + Send>);
 
-impl Work for Call {
+impl Run for Call {
     type Output = u64;
     fn run(self) -> u64 {
         (self.0)()
@@ -151,7 +151,8 @@ fn threads_are_made_when_no_worker_is_idle() {
     }
     gate.started();
     assert_eq!(pool.threads(), 4);
-    let expected = JobCounts { queued: 6, running: 4, done, threads: 4, ..JobCounts::default() };
+    let expected =
+        JobCounters { queued: 6, running: 4, done, threads: 4, ..JobCounters::default() };
     assert_eq!(pool.workers.counts(), expected);
     gate.open(10);
     pool.keys(10);
@@ -519,7 +520,7 @@ proptest! {
 #[ignore = "a measurement: cargo test --release --lib -- --ignored --nocapture jobs_per_second"]
 fn jobs_per_second() {
     struct Nothing;
-    impl Work for Nothing {
+    impl Run for Nothing {
         type Output = ();
         fn run(self) {}
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use windlass::driver::{Driver, Task, discard};
+use windlass::driver::{self, Driver, discard};
 use windlass::{Done, Error, ErrorKind, Message, Op, Refusal as Reason, Ticket, Watcher};
 
 use super::conn::*;
@@ -97,7 +97,7 @@ impl JobCounts {
 ///
 /// Its drop without a run counts as a failure: [`JobError::Dropped`].
 pub struct Work {
-    task: Option<Task>,
+    job: Option<driver::Job>,
     slot: u32,
     shared: Arc<Shared>,
 }
@@ -106,8 +106,8 @@ impl Work {
     /// Runs the job on the calling thread, and passes its result to its loop. A panic of the job is
     /// caught.
     pub fn run(mut self) {
-        if let Some(task) = self.task.take() {
-            self.answer(Outcome::of(task.run(None)));
+        if let Some(job) = self.job.take() {
+            self.answer(Outcome::of(job.run(None)));
         }
     }
 
@@ -121,8 +121,8 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            discard(task);
+        if let Some(job) = self.job.take() {
+            discard(job);
             self.answer(Outcome::Failed(JobError::Dropped));
         }
     }
@@ -475,8 +475,8 @@ impl<S> Engine<S> {
             queue.at_work = Some(AtWork { ticket: None, then, must });
             let executor = self.jobs.executor.clone();
             if let (Some(executor), Some(shared)) = (executor, &self.shared) {
-                let task = op.into_parts().task;
-                let work = Work { task, slot, shared: Arc::clone(shared) };
+                let job = op.into_parts().job;
+                let work = Work { job, slot, shared: Arc::clone(shared) };
                 // A panic drops the job, which then fails.
                 let _ = catch_unwind(AssertUnwindSafe(|| executor(work)));
                 continue;

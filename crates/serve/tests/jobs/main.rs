@@ -468,7 +468,7 @@ fn an_executor_of_the_program_runs_the_jobs<T: Harness>() {
         assert_eq!(heard(&bench, client), "abc");
         assert_eq!(calls.load(Ordering::SeqCst), 3);
         let used = bench.watcher.explain();
-        let jobs = used.rows.iter().find(|row| row.operation == "files, tasks, jobs");
+        let jobs = used.rows.iter().find(|row| row.operation == "files, jobs");
         assert!(jobs.is_none_or(|row| row.count == 0), "the watcher runs none: {jobs:?}");
         drop(bench);
         thread.join().unwrap();

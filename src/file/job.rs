@@ -1,4 +1,4 @@
-//! Tasks: what an operation asks of a thread. Most of it is blocking work on paths.
+//! Jobs: what an operation asks of a thread. Most of them are blocking calls on paths.
 
 use std::any::Any;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::directory::{self, DirReader};
-use super::work::{Outcome, Value, done, handle, of, outcome, plain, uninterrupted};
+use super::thread_job::{JobEnd, Value, done, end_of, handle, of, plain, uninterrupted};
 use super::{Access, CopyOptions, FileRef, HostName, OpenOptions, copy};
 use crate::sys::fd::{AsRawFd, OwnedFd, RawFd};
 use crate::sys::fs::file;
@@ -16,15 +16,15 @@ use crate::sys::{self, descriptor, path, resolve, stat};
 use crate::words::message::Message;
 use crate::words::source::SourceKind;
 
-/// What an operation with [`OpCode::Task`](crate::driver::OpCode::Task) asks for (for authors of
+/// What an operation with [`OpCode::Job`](crate::driver::OpCode::Job) asks for (for authors of
 /// drivers).
 ///
-/// [`OpParts::task`](crate::driver::OpParts::task) holds it. A driver matches the tasks that it
-/// serves in a way of its own, and lets a thread [`run`](Task::run) all others. If a task is for an
+/// [`OpParts::job`](crate::driver::OpParts::job) holds it. A driver matches the jobs that it
+/// serves in a way of its own, and lets a thread [`run`](Job::run) all others. If a job is for an
 /// attached file, [`OpParts::source`](crate::driver::OpParts::source) names the file.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Task {
+pub enum Job {
     /// Writes a range of the source to the disk. A `len` of 0 means up to the end.
     SyncRange {
         /// Where the range starts, in bytes.
@@ -183,62 +183,62 @@ pub enum Task {
         address: SocketAddr,
     },
     /// Runs a job of the program: [`Done::Returned`](crate::Done::Returned).
-    Run(Job),
+    Run(Closure),
 }
 
 /// A job of the program, from [`Op::run`](crate::Op::run).
-pub struct Job(Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>);
+pub struct Closure(Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>);
 
-impl Job {
-    pub(crate) fn new<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Job {
-        Job(Box::new(move || Box::new(job())))
+impl Closure {
+    pub(crate) fn new<T: Any + Send>(job: impl FnOnce() -> T + Send + 'static) -> Closure {
+        Closure(Box::new(move || Box::new(job())))
     }
 
-    /// Runs the job on the calling thread. A panic of the job reaches the caller; [`Task::run`]
+    /// Runs the job on the calling thread. A panic of the job reaches the caller; [`Job::run`]
     /// catches it.
     pub fn run(self) -> Message {
         Message::new(Some((self.0)()))
     }
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for Closure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Job")
+        f.write_str("Closure")
     }
 }
 
-impl Task {
-    /// Whether the task may take any length of time. The pool keeps some of its threads free of
-    /// such tasks.
+impl Job {
+    /// Whether the job may take any length of time. The pool keeps some of its threads free of
+    /// such jobs.
     pub(crate) fn is_slow(&self) -> bool {
-        matches!(self, Task::Run(_) | Task::LookupHost { .. } | Task::LookupAddr { .. })
+        matches!(self, Job::Run(_) | Job::LookupHost { .. } | Job::LookupAddr { .. })
     }
 
-    /// Whether the task works on the attached file of its operation.
+    /// Whether the job works on the attached file of its operation.
     pub(crate) fn needs_file(&self) -> bool {
         match self {
-            Task::SyncRange { .. } | Task::Allocate { .. } | Task::SetLen { .. } => true,
-            Task::Metadata(file)
-            | Task::SetPermissions { file, .. }
-            | Task::SetOwner { file, .. }
-            | Task::SetTimes { file, .. } => matches!(file, FileRef::Source(_)),
+            Job::SyncRange { .. } | Job::Allocate { .. } | Job::SetLen { .. } => true,
+            Job::Metadata(file)
+            | Job::SetPermissions { file, .. }
+            | Job::SetOwner { file, .. }
+            | Job::SetTimes { file, .. } => matches!(file, FileRef::Source(_)),
             _ => false,
         }
     }
 
     /// Does the work; blocks for as long as it takes. `fd` is the descriptor of the operation's
-    /// source, where the task [needs](Task::needs_file) one, and stays open meanwhile.
-    pub(crate) fn perform(self, fd: RawFd) -> Outcome {
+    /// source, where the job [needs](Job::needs_file) one, and stays open meanwhile.
+    pub(crate) fn perform(self, fd: RawFd) -> JobEnd {
         match self {
-            Task::SyncRange { offset, len } => match sys::fs::sync_range(fd, offset, len) {
+            Job::SyncRange { offset, len } => match sys::fs::sync_range(fd, offset, len) {
                 Err(libc::EOPNOTSUPP | libc::ENOSYS) => done(file(fd).sync_data()),
                 result => plain(result),
             },
-            Task::Allocate { offset, len } => {
+            Job::Allocate { offset, len } => {
                 plain(uninterrupted(|| sys::fs::allocate(fd, offset, len)))
             }
-            Task::SetLen { len } => done(file(fd).set_len(len)),
-            Task::Open { path, options } => match options.flags() {
+            Job::SetLen { len } => done(file(fd).set_len(len)),
+            Job::Open { path, options } => match options.flags() {
                 Ok(flags) => {
                     let (mode, direct) = (options.permissions(), options.is_direct());
                     let opened = sys::fs::open(path.as_os_str(), flags, mode, direct);
@@ -252,7 +252,7 @@ impl Task {
                 Err(errno) => plain(Err(errno)),
             },
 
-            Task::Metadata(file) => {
+            Job::Metadata(file) => {
                 let known = match file {
                     FileRef::Path(path) => stat::of_path(path.as_os_str(), true),
                     FileRef::Symlink(path) => stat::of_path(path.as_os_str(), false),
@@ -260,62 +260,62 @@ impl Task {
                 };
                 of(known, |known| Value::Metadata(Box::new(known)))
             }
-            Task::SetPermissions { file: at, mode } => match at {
+            Job::SetPermissions { file: at, mode } => match at {
                 FileRef::Path(path) => done(path::set_mode(&path, mode)),
                 FileRef::Source(_) => done(path::set_mode_of(&file(fd), mode)),
                 FileRef::Symlink(_) => plain(Err(libc::EOPNOTSUPP)),
             },
-            Task::SetOwner { file, user, group } => done(match file {
+            Job::SetOwner { file, user, group } => done(match file {
                 FileRef::Path(path) => path::set_owner(&path, true, user, group),
                 FileRef::Symlink(path) => path::set_owner(&path, false, user, group),
                 FileRef::Source(_) => path::set_owner_of(fd, user, group),
             }),
-            Task::SetTimes { file, accessed, modified } => done(match file {
+            Job::SetTimes { file, accessed, modified } => done(match file {
                 FileRef::Path(path) => path::set_times(path.as_os_str(), true, accessed, modified),
                 FileRef::Symlink(path) => {
                     path::set_times(path.as_os_str(), false, accessed, modified)
                 }
                 FileRef::Source(_) => path::set_times_of(fd, accessed, modified),
             }),
-            Task::StatFs { path } => {
+            Job::StatFs { path } => {
                 of(path::stat_fs(path.as_os_str()), |known| Value::StatFs(Box::new(known)))
             }
-            Task::Access { path, access } => done(path::access(path.as_os_str(), access.bits())),
+            Job::Access { path, access } => done(path::access(path.as_os_str(), access.bits())),
 
-            Task::Rename { from, to } => done(fs::rename(from, to)),
-            Task::RemoveFile { path } => done(fs::remove_file(path)),
-            Task::HardLink { from, to } => done(fs::hard_link(from, to)),
-            Task::Symlink { target, path } => done(path::symlink(&target, &path)),
-            Task::ReadLink { path } => of(fs::read_link(path), Value::Path),
-            Task::Canonicalize { path } => of(fs::canonicalize(path), Value::Path),
-            Task::CreateDir { path, mode } => done(path::make_dir(&path, mode)),
-            Task::RemoveDir { path } => done(fs::remove_dir(path)),
-            Task::CreateTempDir { template } => {
+            Job::Rename { from, to } => done(fs::rename(from, to)),
+            Job::RemoveFile { path } => done(fs::remove_file(path)),
+            Job::HardLink { from, to } => done(fs::hard_link(from, to)),
+            Job::Symlink { target, path } => done(path::symlink(&target, &path)),
+            Job::ReadLink { path } => of(fs::read_link(path), Value::Path),
+            Job::Canonicalize { path } => of(fs::canonicalize(path), Value::Path),
+            Job::CreateDir { path, mode } => done(path::make_dir(&path, mode)),
+            Job::RemoveDir { path } => done(fs::remove_dir(path)),
+            Job::CreateTempDir { template } => {
                 of(path::make_temp_dir(template.as_os_str()), |name| Value::Path(name.into()))
             }
-            Task::CreateTempFile { template } => {
+            Job::CreateTempFile { template } => {
                 let made = path::make_temp(template.as_os_str());
                 of(made, |(name, fd)| Value::Temp(name.into(), handle(fd, SourceKind::File)))
             }
-            Task::ReadDir { path } => {
+            Job::ReadDir { path } => {
                 of(directory::whole(path), |all| all.map_or(Value::TooMany, Value::Entries))
             }
-            Task::ReadDirPart { reader, most } => {
+            Job::ReadDirPart { reader, most } => {
                 of(reader.read(most), |part| Value::Part(Box::new(part)))
             }
-            Task::Copy { from, to, options } => {
+            Job::Copy { from, to, options } => {
                 let (bytes, ended) = copy::copy(&from, &to, options);
-                Outcome { bytes, ..outcome(ended.map(|()| Value::Copied)) }
+                JobEnd { bytes, ..end_of(ended.map(|()| Value::Copied)) }
             }
 
-            Task::LookupHost { host, port } => {
-                outcome(resolve::addresses(&host, port).map(Value::Addresses))
+            Job::LookupHost { host, port } => {
+                end_of(resolve::addresses(&host, port).map(Value::Addresses))
             }
-            Task::LookupAddr { address } => outcome(
+            Job::LookupAddr { address } => end_of(
                 resolve::names(address)
                     .map(|(host, service)| Value::HostName(HostName { host, service })),
             ),
-            Task::Run(job) => outcome(Ok(Value::Job(job.run()))),
+            Job::Run(job) => end_of(Ok(Value::Job(job.run()))),
         }
     }
 }

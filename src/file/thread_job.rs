@@ -1,11 +1,11 @@
-//! Work items: blocking work on files, as values that a thread runs, and what came of it.
+//! Jobs of worker threads: blocking work on files, as values, and how each ended.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::job::Job;
 use super::position::{self, Progress};
-use super::task::Task;
 use super::{DirEntry, DirPart, HostName, Metadata, StatFs};
 use crate::memory::buf::Buf;
 use crate::memory::discard::discard;
@@ -14,14 +14,14 @@ use crate::sys::fs::file;
 use crate::sys::step::errno_of;
 use crate::words::message::Message;
 use crate::words::source::{Handle, SourceKind};
-use crate::workers::Work;
+use crate::workers::Run;
 
 /// Blocking work. A descriptor that the work does not own is open (never -1, for which std panics),
 /// and stays open until the work is done: the caller ensures this. No work moves a file position.
 /// `EINTR` is not an answer: an interrupted call is repeated.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum WorkItem {
+pub enum ThreadJob {
     /// Fills the whole room of `buf` from `offset` on. Fewer bytes mean the end of the file.
     ReadAt {
         /// The file.
@@ -54,16 +54,16 @@ pub enum WorkItem {
     /// descriptor of a removed file frees its disk space, which takes time.
     Close(Handle),
     /// What an operation asks for.
-    Task {
-        /// The descriptor of the operation's source; -1 if the task needs none.
+    Job {
+        /// The descriptor of the operation's source; -1 if the job needs none.
         fd: RawFd,
         /// What it asks for.
-        task: Task,
+        job: Job,
     },
 }
 
-/// The outcome of work.
-pub(crate) struct Outcome {
+/// How a job of a thread has ended.
+pub(crate) struct JobEnd {
     /// The value of the work, or an errno.
     pub(crate) result: Result<Value, i32>,
     /// The buffer that the work was given, also after an error. After a read it holds what was
@@ -97,36 +97,36 @@ pub(crate) enum Value {
     Job(Message),
 }
 
-// Work and its outcome go to a thread and come back.
+// A job and its end go to a thread and come back.
 const _: () = {
     const fn send<T: Send>() {}
-    send::<WorkItem>();
-    send::<Outcome>();
+    send::<ThreadJob>();
+    send::<JobEnd>();
 };
 
-impl WorkItem {
+impl ThreadJob {
     /// Does the work; blocks for as long as it takes.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> JobEnd {
         match self {
-            WorkItem::ReadAt { fd, mut buf, offset } => {
+            ThreadJob::ReadAt { fd, mut buf, offset } => {
                 let progress = position::read(fd, &mut buf, offset);
-                Outcome { buf, ..moved(progress) }
+                JobEnd { buf, ..moved(progress) }
             }
-            WorkItem::WriteAt { fd, buf, offset } => {
+            ThreadJob::WriteAt { fd, buf, offset } => {
                 let progress = position::write(fd, &buf, offset);
-                Outcome { buf, ..moved(progress) }
+                JobEnd { buf, ..moved(progress) }
             }
-            WorkItem::Sync { fd } => done(file(fd).sync_all()),
-            WorkItem::DataSync { fd } => done(file(fd).sync_data()),
-            WorkItem::Close(handle) => outcome(handle.close().map(|()| Value::Closed)),
-            WorkItem::Task { fd, task } => task.perform(fd),
+            ThreadJob::Sync { fd } => done(file(fd).sync_all()),
+            ThreadJob::DataSync { fd } => done(file(fd).sync_data()),
+            ThreadJob::Close(handle) => end_of(handle.close().map(|()| Value::Closed)),
+            ThreadJob::Job { fd, job } => job.perform(fd),
         }
     }
 
     /// The buffer of work that was not done.
     pub(crate) fn into_buf(self) -> Buf {
         match self {
-            WorkItem::ReadAt { buf, .. } | WorkItem::WriteAt { buf, .. } => buf,
+            ThreadJob::ReadAt { buf, .. } | ThreadJob::WriteAt { buf, .. } => buf,
             work => {
                 // The closure of a job belongs to the program, and its `Drop` may panic.
                 discard(work);
@@ -136,10 +136,10 @@ impl WorkItem {
     }
 }
 
-impl Work for WorkItem {
-    type Output = Outcome;
-    fn run(self) -> Outcome {
-        WorkItem::run(self)
+impl Run for ThreadJob {
+    type Output = JobEnd;
+    fn run(self) -> JobEnd {
+        ThreadJob::run(self)
     }
 }
 
@@ -161,22 +161,22 @@ pub(super) fn handle(fd: OwnedFd, kind: SourceKind) -> Handle {
     }
 }
 
-pub(super) fn outcome(result: Result<Value, i32>) -> Outcome {
-    Outcome { result, buf: Buf::NONE, bytes: 0 }
+pub(super) fn end_of(result: Result<Value, i32>) -> JobEnd {
+    JobEnd { result, buf: Buf::NONE, bytes: 0 }
 }
 
-fn moved((bytes, ended): Progress) -> Outcome {
-    Outcome { bytes, ..plain(ended) }
+fn moved((bytes, ended): Progress) -> JobEnd {
+    JobEnd { bytes, ..plain(ended) }
 }
 
-pub(super) fn plain(result: Result<(), i32>) -> Outcome {
-    outcome(result.map(|()| Value::Unit))
+pub(super) fn plain(result: Result<(), i32>) -> JobEnd {
+    end_of(result.map(|()| Value::Unit))
 }
 
-pub(super) fn done(result: io::Result<()>) -> Outcome {
+pub(super) fn done(result: io::Result<()>) -> JobEnd {
     of(result, |()| Value::Unit)
 }
 
-pub(super) fn of<T>(result: io::Result<T>, value: impl FnOnce(T) -> Value) -> Outcome {
-    outcome(result.map(value).map_err(|error| errno_of(&error)))
+pub(super) fn of<T>(result: io::Result<T>, value: impl FnOnce(T) -> Value) -> JobEnd {
+    end_of(result.map(value).map_err(|error| errno_of(&error)))
 }
