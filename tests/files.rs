@@ -391,7 +391,7 @@ impl<H: Harness> Program<H> {
 fn simulated_programs<H: Harness>() {
     let failures = std::cell::Cell::new(0);
     let strategy = prop::collection::vec(round(), 1..6);
-    programs::random(&format!("files, {}", H::STAMP), 60, 40, &strategy, |rounds| {
+    programs::random(&format!("files, {}", H::STAMP), 40, 20, &strategy, |rounds| {
         failures.set(failures.get() + Program::<H>::new(Disk::Simulated).run(rounds));
         Ok(())
     });
@@ -401,7 +401,7 @@ fn simulated_programs<H: Harness>() {
 
 fn random_programs<H: Harness>() {
     let strategy = prop::collection::vec(round(), 1..6);
-    programs::random(&format!("files, {}", H::STAMP), 12, 12, &strategy, |rounds| {
+    programs::random(&format!("files, {}", H::STAMP), 6, 6, &strategy, |rounds| {
         for directory in directories() {
             if !takes_direct(&directory) {
                 skip(Needs::Direct, format_args!("O_DIRECT in {}", directory.path().display()));

@@ -225,7 +225,7 @@ macro_rules! on {
             #[test]
             fn random_programs_keep_the_contract() {
                 let _alone = alone();
-                expect_all(&explore::<crate::worlds::$world>(400, 100));
+                expect_all(&explore::<crate::worlds::$world>(250, 100));
             }
         }
     };
