@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-use windlass::sim::Sim;
-use windlass::{Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
+use windlass::fs::OpenOptions;
+use windlass::sim::{Faults, Sim};
+use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
 
 /// The number of sources with events; a wait takes one event.
 const SOURCES: usize = 8;
@@ -114,4 +116,101 @@ fn a_write_with_a_passed_deadline_has_its_try() {
         assert!(matches!(c.result, Ok(Done::Written { bytes: 1, .. })), "no try: {c:?}");
     }
     assert_eq!(scene.run_peers(), SOURCES);
+}
+
+/// A write has a deadline in the middle of a pause: the system has had no memory for it, and has
+/// memory before the deadline. The write expired without another try.
+#[test]
+fn a_write_that_expires_in_a_pause_has_its_try() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        let mut watcher = Watcher::simulated(&sim);
+        let (here, _there) = sim.pair();
+        let here = watcher.attach(here).expect("room for a source");
+        sim.set_faults(Faults { enobufs: 1.0, ..Faults::none() });
+        let op = Op::write(here, "out").timeout(Duration::from_millis(20));
+        watcher.submit(op).expect("accepted");
+        let mut done = Completions::new();
+        // The pauses double: the tries are at 0, 1, 3, 7, 15 and 31 ms.
+        let come = watcher.wait_timeout(&mut done, Duration::from_millis(17));
+        assert_eq!(come.expect("a wait"), 0);
+        sim.set_faults(Faults::none());
+        watcher.wait(&mut done).expect("a wait");
+        let c = done.drain(..).next().expect("one");
+        assert!(matches!(c.result, Ok(Done::Written { bytes: 3, .. })), "no try: {c:?}");
+    }
+}
+
+/// A range and a write behind it expire while a thread reads for the range. Their last tries find
+/// that it still reads. (Without a word of that to the loop they would be tried for ever.)
+#[test]
+fn what_waits_for_a_fetch_expires() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.write_file("file", [7; 9000]);
+        sim.drop_caches();
+        let mut watcher = Watcher::simulated(&sim);
+        let mut done = Completions::new();
+        watcher.submit(Op::open("file", OpenOptions::new().read(true))).expect("accepted");
+        watcher.wait(&mut done).expect("a wait");
+        let Ok(Done::Opened(file)) = done.drain(..).next().expect("one").result else { panic!() };
+        let file = watcher.attach(file).expect("room for a source");
+        let (here, there) = sim.pair();
+        let [here, there] = [here, there].map(|end| watcher.attach(end).expect("room"));
+        sim.drop_caches();
+        sim.set_job_time(Duration::from_secs(60));
+        let range = Op::send_file(here, file, 0, 9000);
+        watcher.submit(range.timeout(Duration::from_millis(3)).token(3)).expect("accepted");
+        let write = Op::write(here, "behind").timeout(Duration::from_millis(1)).token(1);
+        watcher.submit(write).expect("accepted");
+        watcher.submit(Op::writable(here).timeout(Duration::from_millis(2)).token(2)).unwrap();
+        watcher.submit(Op::write(here, "last").token(4)).expect("accepted");
+        let mut ends = Vec::new();
+        while ends.len() < 4 {
+            watcher.wait(&mut done).expect("a wait");
+            ends.extend(done.drain(..).map(|c| (c.token, c.error_kind())));
+        }
+        let late = Some(ErrorKind::Deadline);
+        assert_eq!(ends, [(1, late), (2, late), (3, late), (4, None)]);
+        watcher.submit(Op::read(there)).expect("accepted");
+        watcher.wait(&mut done).expect("a wait");
+        let Ok(Done::Read(data)) = done.drain(..).next().expect("one").result else { panic!() };
+        assert_eq!(&*data, b"last", "nothing of what has expired is out");
+    }
+}
+
+/// Two connects, one of a source and one of a socket, find no room at a Unix listener, and expire
+/// in a pause. There is room before that. Both expired without another try.
+#[test]
+fn a_connect_that_expires_in_a_pause_has_its_try() {
+    let sim = Sim::new(1);
+    let mut watcher = Watcher::simulated(&sim);
+    let mut done = Completions::new();
+    let address = Address::unix("listener").expect("a name");
+    let options = ListenOptions::default().backlog(1);
+    let listener = watcher.listen_with(address.clone(), options).expect("a listener");
+    for _ in 0..2 {
+        watcher.submit(Op::connect(address.clone())).expect("accepted");
+    }
+    while done.len() < 2 {
+        watcher.wait(&mut done).expect("a wait");
+    }
+    let filled: Vec<_> = done.drain(..).map(|c| c.result.expect("connected")).collect();
+    let timeout = Duration::from_millis(20);
+    watcher.submit(Op::connect(address.clone()).timeout(timeout).token(1)).expect("accepted");
+    let options = ConnectOptions::default().timeout(timeout).token(2);
+    watcher.connect([address], options).expect("accepted");
+    // As above: the next tries are at 31 ms.
+    let come = watcher.wait_timeout(&mut done, Duration::from_millis(17));
+    assert_eq!(come.expect("a wait"), 0);
+    watcher.submit(Op::accept(listener).multishot().token(3)).expect("accepted");
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
+        watcher.wait(&mut done).expect("a wait");
+        ends.extend(done.drain(..).filter(|c| c.token < 3).map(|c| (c.token, c.error_kind())));
+    }
+    assert_eq!(ends, [(1, None), (2, None)], "no try");
+    drop(filled);
 }

@@ -240,14 +240,12 @@ impl<K: Kernel> Proactor<K> {
         let mut left = self.config.source_budget.min(MOST_COPIED);
         match waits_in {
             WaitsIn::Reads => {
-                // No event tells what has come in a pause.
-                if state.fd >= 0 && state.has(READ_PAUSED) {
-                    state.flags = state.flags & !READ_PAUSED | READABLE;
-                }
+                state.end_pause(READ_PAUSED, READABLE);
                 self.run_reads(index, &mut left);
             }
             // What has no order waits for writes, too: for a drain.
             WaitsIn::Writes | WaitsIn::Unordered => {
+                state.end_pause(WRITE_PAUSED, WRITABLE);
                 self.run_writes(index, &mut left);
                 if self.sources[index].has(POLLED) {
                     self.run_polls(index);

@@ -342,6 +342,7 @@ impl<K: Kernel> Proactor<K> {
         for index in attempts.unwrap_or_default() {
             // An attempt that has ended may still be in the ready queue.
             if self.ops.races.get(&slot).is_some_and(|race| race.attempts.contains(&index)) {
+                self.sources[index].end_pause(WRITE_PAUSED, WRITABLE);
                 self.run_writes(index, &mut 1);
             }
         }

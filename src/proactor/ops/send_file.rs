@@ -119,7 +119,11 @@ impl<K: Kernel> Proactor<K> {
         let ticket = self.ticket(slot);
         let fetch = self.files.fetches.get(&index).filter(|fetch| fetch.op == ticket);
         let moved = if let Some(Fetch { start, state, .. }) = fetch {
-            let FetchState::Has { bytes, error } = state else { return };
+            let FetchState::Has { bytes, error } = state else {
+                // A last try comes also while a thread reads.
+                self.sources[index].flags |= WRITE_PAUSED;
+                return;
+            };
             let rest = bytes.get((offset - start) as usize..).unwrap_or(&[]);
             match error {
                 Some(errno) if rest.is_empty() => {
@@ -202,8 +206,8 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Lets a thread read the next bytes of a range for a socket. The writes of the socket pause
-    /// until it is done.
+    /// Lets a thread read the next bytes of a range for a socket. The next attempt finds that it is
+    /// not done, and the writes of the socket pause until it is.
     #[cold]
     fn fetch(&mut self, index: u32, slot: u32, file: Source, offset: u64) {
         self.files.last_fetch = self.files.last_fetch.wrapping_add(1);
@@ -231,7 +235,6 @@ impl<K: Kernel> Proactor<K> {
             }
         };
         self.files.fetches.insert(index, Fetch { op: self.ticket(slot), start, state });
-        self.sources[index].flags |= WRITE_PAUSED;
     }
 
     /// A thread has read the bytes that a socket is to send, unless the range has ended meanwhile.
@@ -241,7 +244,7 @@ impl<K: Kernel> Proactor<K> {
             && matches!(fetch.state, FetchState::Reads { serial, .. } if serial == number)
         {
             fetch.state = FetchState::Has { bytes, error };
-            self.end_pause(index);
+            self.resume_writes(index);
         }
         self.release_file(number);
     }
@@ -252,12 +255,12 @@ impl<K: Kernel> Proactor<K> {
             let waits = |fetch: &Fetch| matches!(fetch.state, FetchState::Waits);
             if self.files.fetches.get(&index).is_some_and(waits) {
                 self.files.fetches.remove(&index);
-                self.end_pause(index);
+                self.resume_writes(index);
             }
         }
     }
 
-    fn end_pause(&mut self, index: u32) {
+    fn resume_writes(&mut self, index: u32) {
         self.sources[index].flags &= !WRITE_PAUSED;
         if self.sources[index].can_write() {
             self.enqueue(index);

@@ -70,7 +70,8 @@ pub(in crate::proactor) const DUPLICATED: u32 = 1 << 9;
 pub(in crate::proactor) const WAITING: u32 = 1 << 10;
 /// Reads (accepts) are not tried until a pause has ended.
 pub(in crate::proactor) const READ_PAUSED: u32 = 1 << 11;
-/// Writes are not tried until a pause has ended.
+/// Writes are not tried until a pause has ended, or until a thread has read for the `send_file` at
+/// their head. An attempt that comes earlier sets the flag again.
 pub(in crate::proactor) const WRITE_PAUSED: u32 = 1 << 12;
 /// An event has come for the polls of the source.
 pub(in crate::proactor) const POLLED: u32 = 1 << 13;
@@ -442,6 +443,14 @@ impl SourceState {
     #[inline(always)]
     pub(in crate::proactor) fn can_write(&self) -> bool {
         self.flags & (WRITABLE | WRITE_PAUSED | WRITE_BUSY | WRITES) == WRITABLE | WRITES
+    }
+
+    /// Ends the pause of a direction before its time, for a last try: no event tells what has come
+    /// in a pause. (A source that connects is paused until it is connected.)
+    pub(in crate::proactor) fn end_pause(&mut self, paused: u32, worth: u32) {
+        if self.fd >= 0 && self.has(paused) {
+            self.flags = self.flags & !paused | worth;
+        }
     }
 
     /// What is known of a file. It stands in `read_token`, because no read rests in a file.
