@@ -590,6 +590,8 @@ macro_rules! system {
                 what_arrives_in_a_pause_does_not_expire
                 a_half_closed_peer_that_reads_nothing_lets_the_loop_rest
                 a_datagram_socket_that_is_shut_lets_the_loop_rest
+                readiness_that_proves_vain_lets_the_loop_rest
+                room_that_proves_vain_lets_the_loop_rest
                 conditions_that_nobody_waits_for_let_the_loop_rest
                 connects_that_find_no_room_try_less_and_less_often
                 polls_with_a_passed_deadline_have_their_try

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use windlass::fs::OpenOptions;
-use windlass::sim::{Faults, Sim};
 use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::sim::{Faults, Sim};
 use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
 
 /// The number of sources with events; a wait takes one event.

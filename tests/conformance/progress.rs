@@ -9,6 +9,7 @@ use std::time::Duration;
 use windlass::net::ListenOptions;
 use windlass::{Address, Done, ErrorKind, Op, Ready};
 
+use super::readiness;
 use crate::common::*;
 
 /// Runs the loop for a tenth of a second, in which nothing of note happens.
@@ -147,6 +148,114 @@ pub fn a_datagram_socket_that_is_shut_lets_the_loop_rest<H: Harness>() {
     expect_rest(&mut b, "a datagram socket that is shut for reads");
     b.watcher.abort(here);
     b.end(read);
+    b.expect_all_ended();
+}
+
+/// Serves readiness for a tenth of a second as a stream does: each completion is followed by a call
+/// that moves nothing, and by the next operation. Bounds how many calls these are.
+#[track_caller]
+fn expect_few_vain_calls<D: windlass::driver::Driver>(
+    b: &mut Bench<D>,
+    op: impl Fn() -> Op,
+    what: &str,
+    mut vain: impl FnMut(&mut Bench<D>),
+) -> windlass::Ticket {
+    let mut waiting = b.submit(op());
+    let pass = b.submit(Op::timer(Duration::from_millis(100)));
+    let mut calls = 0;
+    while b.is_open(pass) {
+        let c = b.next();
+        if c.ticket() == pass {
+            continue;
+        }
+        assert!(matches!(c.result, Ok(Done::Ready(_))), "{what}: {c:?}");
+        vain(b);
+        calls += 1;
+        assert!(calls < 100, "{what}: {calls} vain calls");
+        if !c.has_more() {
+            waiting = b.submit(op());
+        }
+    }
+    waiting
+}
+
+/// The poll driver said "readable" again and again of a socket with an error in its queue, and of a
+/// datagram socket that is shut: a program that received in vain each time never rested.
+pub fn readiness_that_proves_vain_lets_the_loop_rest<H: Harness>() {
+    let mut b = H::bench();
+    for multishot in [false, true] {
+        let (here, there) = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap()).into();
+        here.connect(there.local_addr().unwrap()).unwrap();
+        there.connect(here.local_addr().unwrap()).unwrap();
+        socket2::SockRef::from(&here).shutdown(std::net::Shutdown::Read).unwrap();
+        let cases = with_error_queue().into_iter().map(|pair| ("an error queue", pair));
+        for (what, (here, there)) in
+            cases.chain([("a datagram socket that is shut", (here, there))])
+        {
+            let at = here.local_addr().unwrap();
+            let here = b.watcher.attach(here).unwrap();
+            // The first call takes the error of the socket, but not that in its queue.
+            let _ = b.watcher.recv(here, &mut [0; 9]);
+            let op = || if multishot { Op::readable(here).multishot() } else { Op::readable(here) };
+            let mut waiting = expect_few_vain_calls(&mut b, op, what, |b| {
+                readiness::expect_would_block(b.watcher.recv(here, &mut [0; 9]));
+            });
+            // What arrives is told all the same, also if the time of the operation is over before
+            // the pause is.
+            there.send_to(b"there", at).unwrap();
+            if !multishot {
+                // The pause may have ended just now.
+                let _ = b.watcher.reschedule(waiting, Duration::ZERO);
+                let c = b.end(waiting);
+                assert!(matches!(c.result, Ok(Done::Ready(_))), "{what}: {c:?}");
+                waiting = b.submit(op());
+            }
+            let mut bytes = [0; 9];
+            while b.watcher.recv(here, &mut bytes).is_err() {
+                if !b.next().has_more() {
+                    waiting = b.submit(op());
+                }
+            }
+            assert_eq!(&bytes[..5], b"there");
+            b.watcher.abort(here);
+            drop(b.now());
+            assert!(!b.is_open(waiting));
+        }
+    }
+    b.expect_all_ended();
+}
+
+/// As above, for a full stream whose queue of errors has the times of what it has sent.
+pub fn room_that_proves_vain_lets_the_loop_rest<H: Harness>() {
+    /// `SO_TIMESTAMPING`, and its flags for what software has sent.
+    const TIMESTAMPING: i32 = 37;
+    static TIMES: i32 = 1 << 1 | 1 << 4;
+    if cfg!(not(any(target_os = "linux", target_os = "android"))) {
+        return skip(Needs::Luck, "a queue of errors: only Linux has it");
+    }
+    let mut b = H::bench();
+    for multishot in [false, true] {
+        let (here, _there) = system::tcp_pair();
+        let at = (&raw const TIMES).cast();
+        let fd = here.as_raw_fd();
+        // SAFETY: four bytes of a static.
+        let answer = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, TIMESTAMPING, at, 4) };
+        assert_eq!(answer, 0);
+        let here = b.watcher.attach(here).unwrap();
+        readiness::fill(&mut b, here);
+        let mut entry = libc::pollfd { fd, events: 0, revents: 0 };
+        // SAFETY: one entry on the stack.
+        if unsafe { libc::poll(&mut entry, 1, 0) } == 0 {
+            return skip(Needs::Luck, "a time in the queue of errors");
+        }
+        let op = || if multishot { Op::writable(here).multishot() } else { Op::writable(here) };
+        expect_few_vain_calls(&mut b, op, "a full stream", |b| {
+            // The system may have found more room meanwhile.
+            readiness::fill(b, here);
+        });
+        b.watcher.abort(here);
+        drop(b.now());
+    }
     b.expect_all_ended();
 }
 

@@ -7,7 +7,9 @@
 //! wait takes are applied before the program runs again, and a selector without edges is told
 //! before each wait what is waited for, and looks whether it holds. So bytes that arrive before the
 //! operation is submitted set the flag, which its submission finds; those that arrive later bring
-//! an event, which completes it.
+//! an event, which completes it. A selector without edges may hold a condition that no call clears
+//! (an error in a queue, a socket that is shut): a vain call that follows what it has told begins a
+//! pause, at whose end the operation completes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -16,7 +18,8 @@ use crate::memory::buf::Target;
 use crate::proactor::Proactor;
 use crate::proactor::ops::submit::{check_len, check_most};
 use crate::proactor::parts::state::{
-    INLINE_READ, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WRITES,
+    INLINE_READ, READ_PAUSED, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WRITABLE,
+    WRITE_PAUSED, WRITES,
 };
 use crate::sys::descriptor::VECTORS;
 use crate::words::error::{ErrorKind, Refusal};
@@ -81,8 +84,13 @@ impl<K: Kernel> Proactor<K> {
                 (uninterrupted(receive, |got| got.moved), room)
             }
         };
+        let told = !K::EDGES && self.sched.take_told(index, READABLE);
         if got.moved < 0 {
-            return Err(vain(self.read_blocked(index, got.moved)));
+            let failed = self.read_blocked(index, got.moved);
+            if told && failed.is_none() {
+                self.pause(index, READ_PAUSED);
+            }
+            return Err(vain(failed));
         }
         let moved = got.moved as usize;
         if moved > 0 || kind.is_message() {
@@ -120,8 +128,13 @@ impl<K: Kernel> Proactor<K> {
             many => calls.send_vectored(fd, kind, many),
         };
         let moved = uninterrupted(attempt, |moved| *moved);
+        let told = !K::EDGES && self.sched.take_told(index, WRITABLE);
         if moved < 0 {
-            return Err(vain(self.write_blocked(index, moved)));
+            let failed = self.write_blocked(index, moved);
+            if told && failed.is_none() {
+                self.pause(index, WRITE_PAUSED);
+            }
+            return Err(vain(failed));
         }
         if moved > 0 || kind.is_message() {
             self.note_bytes(index);

@@ -245,6 +245,10 @@ impl<K: Kernel> Proactor<K> {
             }
             // What has no order waits for writes, too: for a drain.
             WaitsIn::Writes | WaitsIn::Unordered => {
+                if waits_in == WaitsIn::Unordered && state.has(READ_PAUSED | WRITE_PAUSED) {
+                    state.end_pause(READ_PAUSED, 0);
+                    state.note_polls();
+                }
                 state.end_pause(WRITE_PAUSED, WRITABLE);
                 self.run_writes(index, &mut left);
                 if self.sources[index].has(POLLED) {

@@ -95,6 +95,9 @@ impl<K: Kernel> Proactor<K> {
 
     /// An attempt in a direction is worth it: completes an operation that waits for that.
     fn tell_ready(&mut self, index: u32, slot: u32, ready: Ready) {
+        if !K::EDGES {
+            self.sched.note_told(index, u32::from(ready.bits()));
+        }
         let result = Ok(Done::Ready(ready));
         if !self.ops[slot].multishot {
             return self.finish_write(index, slot, result);

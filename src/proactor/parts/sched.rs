@@ -13,6 +13,16 @@ const EVENT_INTERVAL: usize = 64;
 /// So many bytes of bulk data count as one completion towards the next `select`.
 const BULK_BYTES: usize = 8 << 10;
 
+/// What a selector without edges has reported of a source. It reports a condition again and again
+/// that no try clears, so a vain try that follows a report begins a pause.
+#[derive(Clone, Copy, Default)]
+struct Reported {
+    /// The directions that an event has made worth trying since the source last ran.
+    by_event: u32,
+    /// Those of which the program was told since its last call in the direction.
+    to_program: u32,
+}
+
 /// The queues of sources, and the rest of a turn's bytes.
 pub(in crate::proactor) struct Scheduler {
     /// Sources with something worth trying, by name, each at most once.
@@ -26,9 +36,8 @@ pub(in crate::proactor) struct Scheduler {
     pub(in crate::proactor) may_have_events: bool,
     /// How many events the last `select` took.
     pub(in crate::proactor) events: usize,
-    /// By source: the directions that an event has made worth trying since the source last ran.
-    /// Only for a selector without edges.
-    pub(in crate::proactor) reported: Vec<u32>,
+    /// By source; only for a selector without edges.
+    reported: Vec<Reported>,
     /// Completions that were delivered since the last `select`.
     completions_since_select: usize,
     /// Bytes that this turn may still move before it delivers.
@@ -57,11 +66,33 @@ impl Scheduler {
 
     /// Notes that an event has made directions of a source worth trying.
     pub(in crate::proactor) fn note_event(&mut self, index: u32, directions: u32) {
+        self.reported_of(index).by_event = directions;
+    }
+
+    /// Notes that the program was told of a direction.
+    pub(in crate::proactor) fn note_told(&mut self, index: u32, direction: u32) {
+        self.reported_of(index).to_program |= direction;
+    }
+
+    fn reported_of(&mut self, index: u32) -> &mut Reported {
         let at = index as usize;
         if self.reported.len() <= at {
-            self.reported.resize(at + 1, 0);
+            self.reported.resize(at + 1, Reported::default());
         }
-        self.reported[at] = directions;
+        &mut self.reported[at]
+    }
+
+    /// The directions that an event has made worth trying since the last call.
+    pub(in crate::proactor) fn take_event(&mut self, index: u32) -> u32 {
+        self.reported.get_mut(index as usize).map_or(0, |of| std::mem::take(&mut of.by_event))
+    }
+
+    /// Whether the program was told of a direction since the last call.
+    pub(in crate::proactor) fn take_told(&mut self, index: u32, direction: u32) -> bool {
+        let Some(of) = self.reported.get_mut(index as usize) else { return false };
+        let told = of.to_program & direction != 0;
+        of.to_program &= !direction;
+        told
     }
 
     /// Whether any source is queued.

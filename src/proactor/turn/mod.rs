@@ -354,7 +354,7 @@ impl<K: Kernel> Proactor<K> {
     /// The directions that an event has made worth trying for a source that runs, and its progress
     /// before it runs; none if no event has.
     fn event_to_run(&mut self, index: u32) -> Option<(u32, (usize, isize, u32, u64))> {
-        let event = self.sched.reported.get_mut(index as usize).map(std::mem::take)?;
+        let event = self.sched.take_event(index);
         (event != 0).then(|| (event, self.progress(index)))
     }
 
