@@ -210,3 +210,38 @@ fn a_sender_of_files_does_not_wait_for_their_file_system() {
         drop(there);
     });
 }
+
+/// The bound: 32 closes of files that never return hold up the others of the process. They hold up
+/// no socket, and nothing is lost.
+#[test]
+fn thirty_two_files_close_at_a_time() {
+    child::in_child("thirty_two_files_close_at_a_time", || {
+        let Some(fuse) = Fuse::mount(Options::default()) else { return };
+        for i in 0..40 {
+            std::fs::write(fuse.at(&i.to_string()), "a file").unwrap();
+        }
+        for make in [EpollPool::bench_with, UringPool::bench_with] {
+            let mut b = make(Watcher::builder());
+            let (a, z) = b.pair();
+            let held = fuse.hold(Request::Flush);
+            let files: Vec<_> = (0..40).map(|i| file(&mut b, &fuse.at(""), i)).collect();
+            let mut closes: Vec<_> = files.iter().map(|&file| b.submit(Op::close(file))).collect();
+            b.look();
+            held.wait_for(32);
+            let other = b.watcher.attach(File::open(std::env::current_exe().unwrap()).unwrap());
+            closes.push(b.submit(Op::close(other.unwrap())));
+            b.expect_alive(a, z);
+            let linger = windlass::net::SocketOption::Linger(Some(BOUND));
+            b.watcher.set_option(a, linger).unwrap();
+            expect_closed(b.run(Op::close(a)));
+            assert_eq!(expect_ended(b.run(Op::run(|| 4))), 4);
+            assert_eq!(held.waiting(), 32);
+            assert!(closes.iter().all(|&close| b.is_open(close)));
+            drop(held);
+            for close in closes {
+                expect_closed(b.end(close));
+            }
+            b.expect_all_ended();
+        }
+    });
+}

@@ -613,6 +613,8 @@ macro_rules! system {
                 a_watcher_that_goes_does_not_linger
                 an_abort_keeps_a_linger_time_of_zero
                 a_close_operation_lingers_beside_the_loop
+                a_close_that_lingers_ends_late
+                closes_that_linger_hold_up_no_other_work
                 a_shared_socket_keeps_its_linger_time
             }
             pipes {

@@ -66,20 +66,21 @@
 //!   says [`Refusal::Closed`]. A second `close` does nothing. A shutdown or close operation is
 //!   ordered after the writes queued before it. No close waits on the loop's thread. Where close(2)
 //!   may wait (for a file system, for a device, for the peer of a socket with `SO_LINGER`), a
-//!   thread closes. An abort, a close of the driver, and its drop wait for no peer: the socket
-//!   lingers no more, unless its linger time is 0 (then the peer gets a reset) or other code shares
-//!   it. The close operation keeps the linger time, and completes when close(2) has ended. A source
-//!   of signals restores, when it ends, what it has changed in the process. A source of a child
-//!   leaves the child to the program. Dropping the driver closes what is open, asks the kernel and
-//!   the threads to end the operations that they have, and waits for their end and for closes for a
-//!   bounded time (a second); what then remains goes on in a thread, or until the process ends. A
-//!   buffer that the kernel may use for longer is left to it and
-//!   [counted](crate::driver::leaked_buffers), never freed; a buffer that a thread has is dropped
-//!   when the thread is done. The driver drops the program's values that no completion returns: the
-//!   closure of a job that never ran, the buffer of a quiet write that succeeded, and everything
-//!   queued or undelivered when the driver is dropped. It drops them when its own state is whole
-//!   again. It catches a panic of their `Drop`, after the panic hook has run, and
-//!   [counts](crate::driver::panicked_drops) the panic.
+//!   thread closes: 32 files and devices, and 256 sockets, of the process at a time. So closes that
+//!   never return hold up later ones, but no other work, and none of the other kind. An abort, a
+//!   close of the driver, and its drop wait for no peer: the socket lingers no more, unless its
+//!   linger time is 0 (then the peer gets a reset) or other code shares it. The close operation
+//!   keeps the linger time, and completes when close(2) has ended. A source of signals restores,
+//!   when it ends, what it has changed in the process. A source of a child leaves the child to the
+//!   program. Dropping the driver closes what is open, asks the kernel and the threads to end the
+//!   operations that they have, and waits for their end and for closes for a bounded time (a
+//!   second); what then remains goes on in a thread, or until the process ends. A buffer that the
+//!   kernel may use for longer is left to it and [counted](crate::driver::leaked_buffers), never
+//!   freed; a buffer that a thread has is dropped when the thread is done. The driver drops the
+//!   program's values that no completion returns: the closure of a job that never ran, the buffer
+//!   of a quiet write that succeeded, and everything queued or undelivered when the driver is
+//!   dropped. It drops them when its own state is whole again. It catches a panic of their `Drop`,
+//!   after the panic hook has run, and [counts](crate::driver::panicked_drops) the panic.
 //! - **C8 swap buffers.** A read without a buffer yields a [`LeaseMut`](crate::LeaseMut) on memory
 //!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
 //!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to

@@ -161,7 +161,7 @@ pub(super) fn handle(fd: OwnedFd, kind: SourceKind) -> Handle {
     }
 }
 
-pub(super) fn end_of(result: Result<Value, i32>) -> JobEnd {
+pub(crate) fn end_of(result: Result<Value, i32>) -> JobEnd {
     JobEnd { result, buf: Buf::NONE, bytes: 0 }
 }
 

@@ -445,11 +445,12 @@ impl Op {
     ///
     /// [`Watcher::abort`] closes at once. An abort after an `Op::close` drops the unsent writes.
     ///
-    /// A worker thread closes what close(2) may wait for: a file, when all work on it has ended
-    /// (the disk blocks of a removed file are freed, a file system in user space answers); a
+    /// A thread of the process closes what close(2) may wait for: a file, when all work on it has
+    /// ended (the disk blocks of a removed file are freed, a file system in user space answers); a
     /// terminal or another device; a socket with `SO_LINGER`, until the peer has acknowledged all
-    /// bytes or the linger time is over. At the limit [`Builder::max_jobs`] the close waits for a
-    /// place. (If the system has no thread at all, the loop closes.)
+    /// bytes or the linger time is over. It takes no place among the jobs. 32 files and devices,
+    /// and 256 sockets, of the process close at a time; all else waits for one of them to end. (If
+    /// the system has no thread at all, the loop closes.)
     ///
     /// ```
     /// use windlass::{Completions, Op, Refusal, Watcher};
@@ -488,7 +489,7 @@ impl Op {
     ///
     /// While writes are queued, or the kernel has not ended a read yet, a cancel or deadline ends
     /// the close, and the source stays open. After that, nothing stops the close. One that waits
-    /// for a worker thread goes on, and the completion is [late](Completion::is_late).
+    /// for a thread goes on, and the completion is [late](Completion::is_late).
     pub const fn close(source: Source) -> Op {
         Op::plain(OpCode::Close, source)
     }

@@ -9,7 +9,8 @@
 //!
 //! The threads belong to the process and not to a driver, because a descriptor may outlive its
 //! driver. A few of them end a burst of closes; a file system that never answers takes one thread
-//! for each of its files, up to `MOST_THREADS`. A thread that finds nothing more to do ends.
+//! for each of its files, and a silent peer one for its socket, up to `MOST_THREADS`. A thread that
+//! finds nothing more to do ends.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -28,8 +29,12 @@ use crate::sys::fd::RawFd;
 use crate::sys::types::SourceKind;
 use crate::sys::{affinity, descriptor, fork, net};
 
-/// The most threads that close at a time. They sleep while they wait.
-const MOST_THREADS: usize = 32;
+/// The most threads that close files and devices at a time, and the most that close sockets: what
+/// silent peers hold up is no file. They sleep while they wait.
+const MOST_THREADS: [usize; 2] = [32, 256];
+
+/// What one of these threads needs: it closes, and tells the loop.
+const STACK_BYTES: usize = 128 << 10;
 
 /// How long a thread waits for the next descriptor before it ends.
 const IDLE: Duration = Duration::from_millis(20);
@@ -76,16 +81,20 @@ fn handed_over() -> Option<Arc<()>> {
 /// Closes a descriptor that the caller owns: here, or on a thread if that may wait.
 pub(crate) fn close(fd: RawFd, kind: SourceKind) {
     if may_wait(fd, kind, false) {
-        close_later(fd);
+        close_later(fd, None);
     } else {
         // An error of close(2) means nothing on what is no file.
         let _ = descriptor::close(fd);
     }
 }
 
-/// Closes a descriptor that the caller owns, on a thread.
-pub(crate) fn close_later(fd: RawFd) {
-    closer().hand_over(fd, handed_over());
+/// What is called on the closing thread, with the result of close(2).
+pub(crate) type Closed = Box<dyn FnOnce(Result<(), i32>) + Send>;
+
+/// Closes a descriptor that the caller owns, on a thread, which then calls `closed`.
+pub(crate) fn close_later(fd: RawFd, closed: Option<Closed>) {
+    let is_socket = net::linger(fd).is_ok();
+    closer().hand_over(usize::from(is_socket), ToClose { fd, closed, owner: handed_over() });
 }
 
 /// Waits until the descriptors are closed that this thread has handed over, for `patience` at most.
@@ -97,30 +106,51 @@ pub(crate) fn settle(patience: Duration) {
         return;
     }
     let (closer, until) = (closer(), Instant::now() + patience);
-    let mut list = closer.lock();
+    let mut lists = closer.lock();
     while !is_settled() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
         }
-        let woken = closer.closed.wait_timeout(list, left);
-        list = woken.unwrap_or_else(PoisonError::into_inner).0;
+        let woken = closer.closed.wait_timeout(lists, left);
+        lists = woken.unwrap_or_else(PoisonError::into_inner).0;
     }
 }
 
-/// Descriptors that wait for a thread.
+/// A descriptor that waits for a thread, and who is to know when it is closed.
+struct ToClose {
+    fd: RawFd,
+    closed: Option<Closed>,
+    owner: Option<Arc<()>>,
+}
+
+impl ToClose {
+    fn close(self) {
+        let ToClose { fd, closed, owner } = self;
+        let result = descriptor::close(fd);
+        if let Some(closed) = closed {
+            closed(result);
+        }
+        // Now `settle` need not wait for it.
+        drop(owner);
+    }
+}
+
+/// Descriptors that wait for a thread, and the threads for them.
 #[derive(Default)]
 struct List {
-    waiting: VecDeque<(RawFd, Option<Arc<()>>)>,
+    waiting: VecDeque<ToClose>,
     threads: usize,
     /// How many of the threads have nothing to do.
     idle: usize,
 }
 
 /// The threads of one process, and what they have to do.
+#[derive(Default)]
 struct Closer {
-    list: Mutex<List>,
-    more: Condvar,
+    /// For files and devices, and for sockets.
+    lists: Mutex<[List; 2]>,
+    more: [Condvar; 2],
     closed: Condvar,
     /// The process, by the number of forks.
     process: u32,
@@ -140,8 +170,7 @@ fn closer() -> &'static Closer {
         {
             return closer;
         }
-        let (list, more, closed) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let new = Box::into_raw(Box::new(Closer { list, more, closed, process }));
+        let new = Box::into_raw(Box::new(Closer { process, ..Closer::default() }));
         match CURRENT.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => current = new,
             Err(other) => {
@@ -155,67 +184,66 @@ fn closer() -> &'static Closer {
 
 impl Closer {
     /// No foreign code runs under the lock, so it is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, [List; 2]> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hand_over(&'static self, fd: RawFd, owner: Option<Arc<()>>) {
-        let mut list = self.lock();
-        list.waiting.push_back((fd, owner));
+    fn hand_over(&'static self, which: usize, fd: ToClose) {
+        let mut lists = self.lock();
+        let list = &mut lists[which];
+        list.waiting.push_back(fd);
         if list.waiting.len() <= list.idle {
-            drop(list);
-            return self.more.notify_one();
+            drop(lists);
+            return self.more[which].notify_one();
         }
-        if list.threads == MOST_THREADS {
+        if list.threads == MOST_THREADS[which] {
             return;
         }
         list.threads += 1;
-        drop(list);
+        drop(lists);
         // The thread of a loop may be bound to one processor.
         let unbind = affinity::unbind_of();
-        let named = thread::Builder::new().name("windlass-close".into());
-        let spawned = named.spawn(move || {
+        let thread = thread::Builder::new().name("windlass-close".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn(move || {
             unbind();
-            self.work();
+            self.work(which);
         });
         if spawned.is_err() {
-            self.do_without();
+            self.do_without(which);
         }
     }
 
     /// The system has no thread. If there is no other, this one closes what waits: descriptors that
     /// stay open would be the worse fault.
     #[cold]
-    fn do_without(&self) {
-        let mut list = self.lock();
-        list.threads -= 1;
-        while list.threads == 0
-            && let Some((fd, owner)) = list.waiting.pop_front()
+    fn do_without(&self, which: usize) {
+        let mut lists = self.lock();
+        lists[which].threads -= 1;
+        while lists[which].threads == 0
+            && let Some(next) = lists[which].waiting.pop_front()
         {
-            drop(list);
-            let _ = descriptor::close(fd);
-            drop(owner);
-            list = self.lock();
+            drop(lists);
+            next.close();
+            lists = self.lock();
         }
     }
 
     /// A thread closes what waits, until nothing has come for a while.
-    fn work(&self) {
-        let mut list = self.lock();
+    fn work(&self, which: usize) {
+        let mut lists = self.lock();
         loop {
-            if let Some((fd, owner)) = list.waiting.pop_front() {
-                drop(list);
-                // `Op::close` tells the errors of files; here nobody asks.
-                let _ = descriptor::close(fd);
-                drop(owner);
-                list = self.lock();
+            if let Some(next) = lists[which].waiting.pop_front() {
+                drop(lists);
+                next.close();
+                lists = self.lock();
                 self.closed.notify_all();
                 continue;
             }
-            list.idle += 1;
-            let woken = self.more.wait_timeout(list, IDLE);
+            lists[which].idle += 1;
+            let woken = self.more[which].wait_timeout(lists, IDLE);
             let (guard, late) = woken.unwrap_or_else(PoisonError::into_inner);
-            list = guard;
+            lists = guard;
+            let list = &mut lists[which];
             list.idle -= 1;
             if late.timed_out() && list.waiting.is_empty() {
                 list.threads -= 1;
@@ -260,7 +288,7 @@ mod tests {
         use crate::sys::fd::IntoRawFd;
         for _ in 0..200 {
             let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-            close_later(file.into_raw_fd());
+            close_later(file.into_raw_fd(), None);
         }
         // It has no other bound than the system's.
         settle(Duration::from_secs(60));

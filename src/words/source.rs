@@ -14,9 +14,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use crate::sys::closing::{self, Closed};
+use crate::sys::descriptor;
 use crate::sys::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 pub use crate::sys::types::SourceKind;
-use crate::sys::{closing, descriptor};
 
 /// The index of no place: beyond every table, and without the bits that completions put into
 /// tickets.
@@ -259,10 +260,12 @@ impl Handle {
         raw
     }
 
-    /// Closes the descriptor on a thread.
-    pub(crate) fn close_later(self) {
+    /// Closes the descriptor on a thread, which then calls `closed`.
+    pub(crate) fn close_later(self, closed: Option<Closed>) {
         if !self.is_virtual() {
-            closing::close_later(self.into_raw().0);
+            closing::close_later(self.into_raw().0, closed);
+        } else if let Some(closed) = closed {
+            closed(self.close());
         }
     }
 

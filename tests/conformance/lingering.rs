@@ -17,18 +17,26 @@ const LONG: Duration = Duration::from_secs(3600);
 fn lingering<D: Driver>(b: &mut Bench<D>) -> (Source, TcpStream) {
     let (here, peer) = system::tcp_pair();
     socket2::SockRef::from(&here).set_linger(Some(LONG)).unwrap();
+    // A system that is short of memory for sockets resets those that linger.
+    socket2::SockRef::from(&here).set_send_buffer_size(32 << 10).unwrap();
+    socket2::SockRef::from(&peer).set_recv_buffer_size(32 << 10).unwrap();
     let source = b.watcher.attach(here).unwrap();
     fill(b, source);
     (source, peer)
 }
 
-/// Fills the kernel's buffers for what `source` sends, and ends the write that did it.
+/// Fills the kernel's buffers for what `source` sends, until a write finds no room at all: what the
+/// first one has moved may fit into the buffers of the peer.
 fn fill<D: Driver>(b: &mut Bench<D>, source: Source) {
-    let write = b.submit(Op::write(source, vec![7; 8 << 20]));
-    b.look();
-    assert!(b.is_open(write), "a silent peer took it all");
-    assert!(b.watcher.cancel(write));
-    assert!(b.end(write).bytes() > 0);
+    loop {
+        let write = b.submit(Op::write(source, vec![7; 8 << 20]));
+        b.look();
+        assert!(b.is_open(write), "a silent peer took it all");
+        assert!(b.watcher.cancel(write));
+        if b.end(write).bytes() == 0 {
+            return;
+        }
+    }
 }
 
 /// How many bytes come until the end, which is clean.
@@ -131,6 +139,61 @@ pub fn a_close_operation_lingers_beside_the_loop<H: Harness + 'static>() {
             b.expect_all_ended();
         });
     }
+}
+
+/// Nothing takes back a close that has begun: its completion is late.
+pub fn a_close_that_lingers_ends_late<H: Harness + 'static>() {
+    for cancels in [true, false] {
+        aside("a close that lingers", move || {
+            let mut b = H::bench();
+            let (source, peer) = lingering(&mut b);
+            let close = b.submit(Op::close(source));
+            b.look();
+            if cancels {
+                assert!(b.watcher.cancel(close));
+            } else {
+                b.watcher.reschedule(close, Duration::ZERO).unwrap();
+            }
+            b.look();
+            assert!(b.is_open(close));
+            let reader = std::thread::spawn(move || read_all(peer));
+            let c = b.end(close);
+            assert!(c.is_late());
+            expect_closed(c);
+            join(reader, "the peer reads");
+            b.expect_all_ended();
+        });
+    }
+}
+
+/// Closes that linger took the threads of look-ups, and places among the jobs. They hold up neither
+/// these nor the close of a file, however many peers do not read.
+pub fn closes_that_linger_hold_up_no_other_work<H: Harness + 'static>() {
+    // In a process of its own: a program that another test starts has the sockets, too, for a
+    // moment, and a close that is not the last one does not linger.
+    let name = "lingering::closes_that_linger_hold_up_no_other_work";
+    child::in_child(&format!("{}::{name}", H::STAMP), || {
+        let mut b = H::bench();
+        let lingering: Vec<_> = (0..40)
+            .map(|_| {
+                let (source, peer) = lingering(&mut b);
+                (b.submit(Op::close(source)), peer)
+            })
+            .collect();
+        b.look();
+        assert!(b.run(Op::lookup_host("127.0.0.1", 80)).result.is_ok());
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let file = b.watcher.attach(file).unwrap();
+        expect_closed(b.run(Op::close(file)));
+        for (close, peer) in lingering {
+            assert!(b.is_open(close));
+            socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+            // The reset ends the wait for the peer.
+            drop(peer);
+            expect_closed(b.end(close));
+        }
+        b.expect_all_ended();
+    });
 }
 
 /// What other code shares keeps its linger time, and still does not hold up the loop.

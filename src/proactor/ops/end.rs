@@ -461,7 +461,7 @@ impl<K: Kernel> Proactor<K> {
             self.kernel.calls_mut().restore(fd);
         }
         if waits {
-            self.kernel.release(fd, kind).close_later();
+            self.kernel.release(fd, kind).close_later(None);
         } else {
             self.kernel.close(fd);
         }

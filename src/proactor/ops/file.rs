@@ -479,10 +479,6 @@ impl<K: Kernel> Proactor<K> {
     /// Takes back an operation that workers have not begun, or asks the kernel to stop it. True if
     /// it was taken back and its slot has its buffer again.
     pub(in crate::proactor) fn withdraw(&mut self, slot: u32) -> bool {
-        if self.told_code(slot) == OpCode::Close {
-            // The job owns the descriptor.
-            return false;
-        }
         let files = &mut self.files;
         if let Some(at) = files.parked.iter().position(|&parked| parked == slot) {
             files.parked.remove(at);

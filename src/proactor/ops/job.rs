@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::completion::Done;
 use crate::driver::parts;
-use crate::file::thread_job::{JobEnd, ThreadJob};
+use crate::file::thread_job::{JobEnd, ThreadJob, Value, end_of};
 use crate::file::{Arguments, Job};
 use crate::kernel::Kernel;
 use crate::memory::buf::Buf;
@@ -127,26 +127,27 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.ops[slot];
         (op.code, op.in_flight) = (OpCode::Job, InFlight::Started);
         let handle = self.kernel.release(fd, kind);
-        if let Err(handle) = self.give_close(slot, handle) {
-            self.files.closes.push_back((slot, handle));
-        }
+        self.give_close(slot, handle);
     }
 
-    /// Gives the workers a descriptor to close. It comes back if they already have as many jobs as
-    /// they may have.
-    fn give_close(&mut self, slot: u32, handle: Handle) -> Result<(), Handle> {
-        // A socket may linger for as long as its program has said.
-        let is_file = handle.kind() == SourceKind::File;
-        let class = if is_file { JobClass::Quick } else { JobClass::Slow };
-        match self.submit_work(slot, Lane::Normal, class, ThreadJob::Close(handle)) {
-            Err((ThreadJob::Close(handle), Refusal::Full { .. })) => Err(handle),
-            Err((work, _)) => {
-                // The system has no thread for it, so the loop closes it.
-                self.job_done(slot, work.run(), false);
-                Ok(())
+    /// Gives a thread, or the kernel, a descriptor to close. This takes no place among the jobs.
+    fn give_close(&mut self, slot: u32, handle: Handle) {
+        let key = self.ticket(slot).key();
+        self.files.jobs.insert(slot, AssignedJob::Close);
+        if K::JOBS {
+            match self.kernel.start_job(key, ThreadJob::Close(handle)) {
+                Ok(()) => self.files.jobs_in_kernel += 1,
+                Err(work) => self.job_done(slot, work.run(), false),
             }
-            Ok(()) => Ok(()),
+            return;
         }
+        let (closed, _) = self.files.closed.get_or_insert_with(crossbeam_channel::unbounded);
+        let (closed, wake) = (closed.clone(), self.inbox.remote.wake_state());
+        handle.close_later(Some(Box::new(move |result| {
+            // If the driver is gone, nobody asks.
+            let _ = closed.send((key, result));
+            wake.notify();
+        })));
     }
 
     /// Gives an operation to workers, which do it from its start. Bytes that the kernel has written
@@ -220,7 +221,7 @@ impl<K: Kernel> Proactor<K> {
         self.config.threads.unwrap_or(DEFAULT_THREADS)
     }
 
-    /// Takes what workers have done.
+    /// Takes what workers and closing threads have done.
     #[cold]
     pub(in crate::proactor) fn take_from_workers(&mut self) {
         while let Some(workers) = &mut self.files.workers
@@ -240,6 +241,12 @@ impl<K: Kernel> Proactor<K> {
                 Err(panic) => self.finish_file(slot, Err(parts::panicked(&panic)), is_late),
             }
         }
+        while let Some((_, closed)) = &self.files.closed
+            && let Ok((key, result)) = closed.try_recv()
+        {
+            let Some((slot, is_late)) = self.take_ended(key) else { continue };
+            self.job_done(slot, end_of(result.map(|()| Value::Closed)), is_late);
+        }
         self.unpark_files();
     }
 
@@ -252,14 +259,8 @@ impl<K: Kernel> Proactor<K> {
         Some((slot, op?.in_flight.ending().is_some()))
     }
 
-    /// Gives the workers the closes and the parked operations for which there is room among the
-    /// jobs.
+    /// Gives the workers the parked operations for which there is room among the jobs.
     fn unpark_files(&mut self) {
-        while let Some((slot, handle)) = self.files.closes.pop_front() {
-            if let Err(handle) = self.give_close(slot, handle) {
-                return self.files.closes.push_front((slot, handle));
-            }
-        }
         while let Some(slot) = self.files.parked.pop_front() {
             if !self.give_back_to_workers(slot) {
                 return self.files.parked.push_front(slot);
@@ -277,8 +278,9 @@ impl<K: Kernel> Proactor<K> {
                 self.files.jobs_in_kernel -= 1;
                 work
             }
+            AssignedJob::Close => return None,
         };
-        if !self.files.parked.is_empty() || !self.files.closes.is_empty() {
+        if !self.files.parked.is_empty() {
             // A parked operation may become a job now.
             self.inbox.remote.wake();
         }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crossbeam_channel::{Receiver, Sender};
+
 use crate::file::ListVectors;
 use crate::file::thread_job::ThreadJob;
 use crate::proactor::ops::send_file::Fetch;
-use crate::words::source::Handle;
 use crate::workers::{JobHandle, Workers};
 
 /// A job that was given to a thread or to the kernel.
@@ -14,7 +15,12 @@ pub(in crate::proactor) enum AssignedJob {
     Thread(JobHandle<ThreadJob>),
     /// To a kernel without threads, under this key.
     Kernel(u64),
+    /// A close, which nobody can take back.
+    Close,
 }
+
+/// The key of a close operation, and the result of close(2).
+type ClosedLate = (u64, Result<(), i32>);
 
 /// The work on files of a proactor, made at its first use.
 #[derive(Default)]
@@ -25,8 +31,8 @@ pub(in crate::proactor) struct Files {
     /// The slots of operations that the kernel handed back while the workers had the most jobs that
     /// they may have.
     pub(in crate::proactor) parked: VecDeque<u32>,
-    /// The slots of close operations that find no place among the jobs, and their descriptors.
-    pub(in crate::proactor) closes: VecDeque<(u32, Handle)>,
+    /// The results of close operations, by key. Their threads belong to the process.
+    pub(in crate::proactor) closed: Option<(Sender<ClosedLate>, Receiver<ClosedLate>)>,
     /// The vectors of the lists that the kernel has, by slot.
     pub(in crate::proactor) lists: HashMap<u32, ListVectors>,
     /// Empty vectors, kept for their memory.
@@ -79,7 +85,7 @@ impl Files {
     /// The number of operations that threads have, that wait for a thread, or that the kernel has
     /// instead of threads.
     pub(in crate::proactor) fn at_work(&self) -> usize {
-        self.jobs.len() + self.parked.len() + self.closes.len()
+        self.jobs.len() + self.parked.len()
     }
 
     pub(in crate::proactor) fn threads(&self) -> usize {
