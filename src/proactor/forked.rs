@@ -15,7 +15,7 @@ use crate::proactor::parts::state::{
 };
 use crate::proactor::{Proactor, remote};
 use crate::remote::{Remote, Request};
-use crate::sys::fork;
+use crate::sys::{closing, fork};
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::source::SourceKind;
 use crate::words::table::Entry;
@@ -51,6 +51,7 @@ impl<K: Kernel> Proactor<K> {
         let parents = std::mem::replace(&mut self.inbox.remote, remote(&self.config, &self.kernel));
         self.memory.pool =
             Pool::new(self.config.swap_limit, self.config.buffer_size, self.inbox.remote.waker());
+        closing::close_inherited();
         let counts = std::mem::take(&mut self.files.counts);
         self.files = Files::default();
         self.files.counts = counts;

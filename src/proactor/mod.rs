@@ -529,6 +529,9 @@ impl<K: Kernel> Drop for Last<'_, K> {
             (true, false) => proactor.kernel.abandon(),
             _ => {}
         }
+        if !self.is_ours {
+            closing::close_inherited();
+        }
         proactor.close_descriptors();
         for slot in proactor.ops.table.occupied().collect::<Vec<_>>() {
             discard(proactor.ops[slot].buf.take());

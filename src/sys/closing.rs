@@ -11,6 +11,9 @@
 //! driver. A few of them end a burst of closes; a file system that never answers takes one thread
 //! for each of its files, and a silent peer one for its socket, up to `MOST_THREADS`. A thread that
 //! finds nothing more to do ends.
+//!
+//! A forked child has a copy of each descriptor that waits, and none of the threads. It closes the
+//! copies when it next hands one over, or calls `close_inherited`.
 
 #![allow(unsafe_code)]
 //! # Safety
@@ -97,6 +100,11 @@ pub(crate) fn close_later(fd: RawFd, closed: Option<Closed>) {
     closer().hand_over(usize::from(is_socket), ToClose { fd, closed, owner: handed_over() });
 }
 
+/// In a forked child: closes what waited in the parent for a thread.
+pub(crate) fn close_inherited() {
+    closer();
+}
+
 /// Waits until the descriptors are closed that this thread has handed over, for `patience` at most.
 pub(crate) fn settle(patience: Duration) {
     let Some(open) = handed_over() else { return };
@@ -165,14 +173,19 @@ fn closer() -> &'static Closer {
     let mut current = CURRENT.load(Ordering::Acquire);
     loop {
         // SAFETY: null, or a closer that is never freed.
-        if let Some(closer) = unsafe { current.as_ref() }
+        let parents = unsafe { current.as_ref() };
+        if let Some(closer) = parents
             && closer.process == process
         {
             return closer;
         }
         let new = Box::into_raw(Box::new(Closer { process, ..Closer::default() }));
         match CURRENT.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => current = new,
+            Ok(_) => {
+                current = new;
+                // SAFETY: made right here, and never freed.
+                parents.into_iter().for_each(|parents| unsafe { &*new }.inherit(parents));
+            }
             Err(other) => {
                 // SAFETY: it was made right here, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
@@ -186,6 +199,18 @@ impl Closer {
     /// No foreign code runs under the lock, so it is never poisoned.
     fn lock(&self) -> MutexGuard<'_, [List; 2]> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes what waited in the parent. Nobody in this process asks for the results. If a thread
+    /// of the parent held the lock at the fork, the list may be half changed, and is left alone.
+    fn inherit(&'static self, parents: &Closer) {
+        let Ok(mut lists) = parents.lists.try_lock() else { return };
+        for (which, list) in lists.iter_mut().enumerate() {
+            for ToClose { fd, closed, owner } in list.waiting.drain(..) {
+                std::mem::forget((closed, owner));
+                self.hand_over(which, ToClose { fd, closed: None, owner: None });
+            }
+        }
     }
 
     fn hand_over(&'static self, which: usize, fd: ToClose) {
@@ -293,5 +318,32 @@ mod tests {
         // It has no other bound than the system's.
         settle(Duration::from_secs(60));
         assert_eq!(Arc::strong_count(&handed_over().unwrap()), 2);
+    }
+
+    /// A child kept what waited in its parent for a thread open, for ever.
+    #[test]
+    #[cfg(unix)]
+    #[cfg_attr(miri, ignore = "Miri cannot fork")]
+    fn a_child_closes_what_waited_in_its_parent() {
+        use crate::sys::fd::IntoRawFd;
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into_raw_fd();
+        // A process of its own, in which all threads that close are busy.
+        let said = fork::said_by_a_child(|| {
+            closer().lock()[0].threads = MOST_THREADS[0];
+            close_later(file, None);
+            let is_open = || descriptor::is_nonblocking(file).is_ok();
+            let said = fork::said_by_a_child(|| {
+                let waited = is_open();
+                close_inherited();
+                // The alarm ends it.
+                while is_open() {
+                    thread::yield_now();
+                }
+                waited
+            });
+            is_open() && said.is_none_or(|said| said)
+        });
+        assert!(said.is_none_or(|said| said));
+        descriptor::close(file).unwrap();
     }
 }
