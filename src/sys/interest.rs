@@ -23,10 +23,13 @@ impl Ready {
     /// The peer has shut its writing side.
     pub const READ_CLOSED: Ready = Ready(0x2000);
 
+    /// All conditions.
+    pub(crate) const ALL: Ready = Ready(0x201f);
+
     /// The set with poll(2)'s bits.
     #[inline]
     pub const fn from_bits(bits: u16) -> Ready {
-        Ready(bits & 0x201f)
+        Ready(bits & Ready::ALL.0)
     }
 
     /// poll(2)'s bits of the set.

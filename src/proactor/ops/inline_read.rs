@@ -35,6 +35,9 @@ use crate::words::source::{Source, Ticket};
 /// The usual source of an event has all flags of `USUAL`, and none of `OTHER`.
 const USUAL: u32 = READABLE | REGISTERED | STREAM | INLINE_READ;
 const OTHER: u32 = UNSETTLED | WAITING | HELD | READ_PAUSED | READS | WRITES | POLLS;
+// One comparison checks the source and its event: all conditions but "readable" and "writable" have
+// the bits of flags in `OTHER`.
+const _: () = assert!(Ready::ALL.difference(PLAIN).bits() as u32 & !OTHER == 0);
 
 impl<K: Kernel> Proactor<K> {
     /// The usual read is submitted when no bytes have arrived: it rests in its source.
@@ -68,11 +71,7 @@ impl<K: Kernel> Proactor<K> {
         let Some(state) = self.sources.table.find_key(index, (key >> 32) as u32) else {
             return false;
         };
-        if !PLAIN.contains(ready) {
-            return self.run_unusual(index, ready);
-        }
-        state.flags |= u32::from(ready.bits());
-        let flags = state.flags;
+        let flags = state.flags | u32::from(ready.bits());
         if flags & (USUAL | OTHER) != USUAL {
             return self.run_unusual(index, ready);
         }
@@ -80,13 +79,16 @@ impl<K: Kernel> Proactor<K> {
         let Some((start, room)) =
             at_hand.or_else(|| next_buffer(&mut self.memory.pool, &mut self.sched.turn_bytes))
         else {
+            state.flags = flags;
             return false;
         };
         // SAFETY: the pool lends `room` bytes at `start` until `commit`.
         let target = unsafe { Target::from_raw(start, room as usize) };
         let got = self.kernel.calls_mut().recv(state.fd, stream_kind(flags), target);
-        if got.moved <= 0 || got.cut || got.moved >= room as isize {
-            return self.run_inline_read_on(index, got, room);
+        // `cut` comes first: of TCP the compiler knows it.
+        if got.cut || got.moved <= 0 || got.moved >= room as isize {
+            state.flags = flags;
+            return self.run_inline_read_on(index, got.moved, got.cut, room);
         }
         let len = got.moved as u32;
         let more = flags & INLINE_MULTISHOT != 0;
@@ -119,13 +121,14 @@ impl<K: Kernel> Proactor<K> {
         }
         let Some((start, room)) = self.memory.pool.space_at_hand() else { return false };
         let got = self.receive(index, start, room);
-        self.run_inline_read_on(index, got, room)
+        self.run_inline_read_on(index, got.moved, got.cut, room)
     }
 
     /// The attempt of `run_inline_read` has met something unusual.
     #[cold]
     #[inline(never)]
-    fn run_inline_read_on(&mut self, index: u32, got: Received, room: u32) -> bool {
+    fn run_inline_read_on(&mut self, index: u32, moved: isize, cut: bool, room: u32) -> bool {
+        let got = Received { cut, ..Received::plain(moved) };
         if got.moved <= 0 {
             self.inline_read_stopped(index, got);
             if !K::EDGES && got.moved == -(libc::EAGAIN as isize) {

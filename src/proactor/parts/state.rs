@@ -25,11 +25,11 @@
 //! The flags, four to a group:
 //!
 //! ```text
-//!    0  READABLE      UNSETTLED  WRITABLE      REGISTERED
-//!    4  QUEUED        CLOSING    RESERVED      QUIET
-//!    8  CHANGED       DUPLICATED WAITING       READ_PAUSED
-//!   12  WRITE_PAUSED  POLLED     CONNECTING    PREPARED
-//!   16  BYTES         READ_BUSY  WRITE_BUSY    POLLS
+//!    0  READABLE      UNSETTLED  WRITABLE      WAITING
+//!    4  READ_PAUSED   CLOSING    RESERVED      QUIET
+//!    8  CHANGED       DUPLICATED REGISTERED    QUEUED
+//!   12  WRITE_PAUSED  POLLS      CONNECTING    PREPARED
+//!   16  BYTES         READ_BUSY  WRITE_BUSY    POLLED
 //!   20  FULL          READS      WRITES        kind
 //!   24  kind          kind       kind          WRITES_REGISTERED
 //!   28  HELD          INLINE_READ    INLINE_MULTISHOT  ABORTING
@@ -51,10 +51,10 @@ pub(in crate::proactor) const READABLE: u32 = 1;
 pub(in crate::proactor) const UNSETTLED: u32 = 1 << 1;
 /// A write is worth trying: the bit of `Ready::WRITABLE`.
 pub(in crate::proactor) const WRITABLE: u32 = 1 << 2;
-/// The selector knows the descriptor.
-pub(in crate::proactor) const REGISTERED: u32 = 1 << 3;
-/// The source is in the ready queue or in the bulk queue.
-pub(in crate::proactor) const QUEUED: u32 = 1 << 4;
+/// The reads of the source wait for a lease, or its accepts wait for a slot.
+pub(in crate::proactor) const WAITING: u32 = 1 << 3;
+/// Reads (accepts) are not tried until a pause has ended.
+pub(in crate::proactor) const READ_PAUSED: u32 = 1 << 4;
 /// A close operation was accepted. The source accepts no other operations.
 pub(in crate::proactor) const CLOSING: u32 = 1 << 5;
 /// The name is reserved for another thread and has no descriptor yet.
@@ -66,15 +66,16 @@ pub(in crate::proactor) const QUIET: u32 = 1 << 7;
 pub(in crate::proactor) const CHANGED: u32 = 1 << 8;
 /// There may be duplicates of the descriptor, so closing it may not end the registration.
 pub(in crate::proactor) const DUPLICATED: u32 = 1 << 9;
-/// The reads of the source wait for a lease, or its accepts wait for a slot.
-pub(in crate::proactor) const WAITING: u32 = 1 << 10;
-/// Reads (accepts) are not tried until a pause has ended.
-pub(in crate::proactor) const READ_PAUSED: u32 = 1 << 11;
+/// The selector knows the descriptor.
+pub(in crate::proactor) const REGISTERED: u32 = 1 << 10;
+/// The source is in the ready queue or in the bulk queue.
+pub(in crate::proactor) const QUEUED: u32 = 1 << 11;
 /// Writes are not tried until a pause has ended, or until a thread has read for the `send_file` at
 /// their head. An attempt that comes earlier sets the flag again.
 pub(in crate::proactor) const WRITE_PAUSED: u32 = 1 << 12;
-/// An event has come for the polls of the source.
-pub(in crate::proactor) const POLLED: u32 = 1 << 13;
+/// The source has operations without an order: polls, drains, file work. (Timers alone do not set
+/// it.)
+pub(in crate::proactor) const POLLS: u32 = 1 << 13;
 /// The source belongs to a connect operation.
 pub(in crate::proactor) const CONNECTING: u32 = 1 << 14;
 /// The kind of the source is known, and its calls do not block.
@@ -86,9 +87,8 @@ pub(in crate::proactor) const BYTES: u32 = 1 << 16;
 pub(in crate::proactor) const READ_BUSY: u32 = 1 << 17;
 /// The kernel has the source's write, and will answer.
 pub(in crate::proactor) const WRITE_BUSY: u32 = 1 << 18;
-/// The source has operations without an order: polls, drains, file work. (Timers alone do not set
-/// it.)
-pub(in crate::proactor) const POLLS: u32 = 1 << 19;
+/// An event has come for the polls of the source.
+pub(in crate::proactor) const POLLED: u32 = 1 << 19;
 /// The last read was large and perhaps left bytes: the source runs with those that have bulk data.
 pub(in crate::proactor) const FULL: u32 = 1 << 20;
 /// Reads are queued.
