@@ -264,7 +264,7 @@ impl<K: Kernel> Proactor<K> {
     /// Whether a ticket belongs to a read that rests in its source.
     pub(in crate::proactor) fn is_inline(&self, ticket: Ticket) -> bool {
         self.sources.table.peek(ticket.index() & !INLINE_TICKET).is_some_and(|state| {
-            state.has(INLINE_READ) && state.read_generation == ticket.generation().get()
+            state.has(INLINE_READ) && state.read_generation == ticket.generation()
         })
     }
 

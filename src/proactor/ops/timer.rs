@@ -131,7 +131,7 @@ impl<K: Kernel> Proactor<K> {
         op.source = index;
         op.token = state.read_token;
         op.moved = 0;
-        op.count = state.read_generation;
+        op.count = state.read_generation.get();
         op.code = OpCode::Read;
         op.multishot = state.has(INLINE_MULTISHOT);
         op.quiet = false;

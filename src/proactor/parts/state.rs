@@ -245,7 +245,7 @@ pub(in crate::proactor) struct SourceState {
     pub(in crate::proactor) polls: u32,
     pub(in crate::proactor) flags: u32,
     /// Counts inline reads in odd numbers, over all uses of the slot.
-    pub(in crate::proactor) read_generation: u32,
+    pub(in crate::proactor) read_generation: NonZeroU32,
     /// Bytes of queued writes that were not sent.
     pub(in crate::proactor) queued_bytes: u32,
     pub(in crate::proactor) read_token: u64,
@@ -262,7 +262,7 @@ impl Default for SourceState {
             writes: OpQueue::EMPTY,
             polls: NIL,
             flags: 0,
-            read_generation: 0,
+            read_generation: NonZeroU32::MIN,
             queued_bytes: 0,
             read_token: 0,
         }
@@ -273,7 +273,7 @@ impl Entry for SourceState {
     entry_in_fields!(generation, reads.head);
     fn begin(&mut self, first: NonZeroU32) {
         self.generation = first;
-        self.read_generation = first.get();
+        self.read_generation = first | 1;
     }
 }
 
@@ -353,8 +353,7 @@ impl SourceState {
     /// The ticket of the inline read.
     #[inline(always)]
     pub(in crate::proactor) fn inline_ticket(&self, index: u32) -> Ticket {
-        let generation = NonZeroU32::new(self.read_generation | 1).expect("odd");
-        Ticket::from_parts(INLINE_TICKET | index, generation)
+        Ticket::from_parts(INLINE_TICKET | index, self.read_generation)
     }
 
     /// Lets a read rest in the source, which has no other reads.
@@ -367,7 +366,8 @@ impl SourceState {
     ) -> Ticket {
         self.flags |= if multishot { INLINE_READ | INLINE_MULTISHOT } else { INLINE_READ };
         self.read_token = token;
-        self.read_generation = self.read_generation.wrapping_add(2) | 1;
+        let next = self.read_generation.get().wrapping_add(2);
+        self.read_generation = NonZeroU32::new(next | 1).expect("odd");
         self.inline_ticket(index)
     }
 
@@ -518,7 +518,8 @@ mod tests {
     /// C6: the generations of inline reads wrap, and each of 2^31 differs from the others.
     #[test]
     fn the_tickets_of_inline_reads_wrap() {
-        let mut state = SourceState { read_generation: u32::MAX - 2, ..SourceState::default() };
+        let read_generation = NonZeroU32::new(u32::MAX - 2).unwrap();
+        let mut state = SourceState { read_generation, ..SourceState::default() };
         let mut next = || state.start_inline(3, 0, false).generation().get();
         assert_eq!([next(), next(), next()], [u32::MAX, 1, 3]);
     }
