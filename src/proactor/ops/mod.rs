@@ -41,7 +41,6 @@ use crate::words::source::{Source, Ticket};
 
 pub(super) use datagram::Expected;
 pub(super) use read::was_inline;
-pub(super) use write::NewWrite;
 
 /// When the driver tries an operation that may block.
 const TRIED: &str = "tried at submission; what would block waits for the edge";
@@ -221,11 +220,10 @@ impl<K: Kernel> Submit for Proactor<K> {
                 let Op { source, token, deadline_ns, buf, payload, flags, .. } = op;
                 // The operation carries nothing else.
                 std::mem::forget(payload);
-                let write = NewWrite { source, token, due_ns: deadline_ns, buf };
                 let answer = if flags & op::QUIET == 0 {
-                    self.submit_write(write)
+                    self.submit_write(source, token, deadline_ns, buf)
                 } else {
-                    self.submit_quiet_write(write)
+                    self.submit_quiet_write(source, token, deadline_ns, buf)
                 };
                 match answer {
                     Some(ticket) => Ok(ticket),

@@ -36,20 +36,11 @@ const WRITE_FLAGS: u32 = USUAL_WRITE | WRITE_PAUSED | CLOSING | WRITES | QUIET;
 
 const USUAL_WRITE: u32 = BYTES | STREAM | WRITABLE;
 
-/// A new write. It stays in memory, so that its parts occupy no registers.
-pub(in crate::proactor) struct NewWrite {
-    pub(in crate::proactor) source: Source,
-    pub(in crate::proactor) token: u64,
-    pub(in crate::proactor) due_ns: u64,
-    pub(in crate::proactor) buf: Buf,
-}
-
 impl<K: Kernel> Proactor<K> {
     /// The descriptor, if a write is the usual one: its source is a stream socket, and nothing is
     /// queued before it.
     #[inline(always)]
-    fn usual_write(&mut self, write: &NewWrite) -> Option<RawFd> {
-        let NewWrite { source, buf, .. } = write;
+    fn usual_write(&mut self, source: Source, buf: &Buf) -> Option<RawFd> {
         if self.sources.forks.generation == fork::generation()
             && let Some(state) = self.sources.table.find(source.index(), source.generation())
             // The loop sends bulk data itself: see `begin_read`.
@@ -67,14 +58,19 @@ impl<K: Kernel> Proactor<K> {
 
     /// The usual write finds nothing queued before it and goes out whole.
     #[inline(never)]
-    pub(in crate::proactor) fn submit_write(&mut self, write: NewWrite) -> Option<Ticket> {
-        let Some(fd) = self.usual_write(&write) else {
-            return self.submit_write_slowly(write, false);
+    pub(in crate::proactor) fn submit_write(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: Buf,
+    ) -> Option<Ticket> {
+        let Some(fd) = self.usual_write(source, &buf) else {
+            return self.submit_write_slowly(source, token, due_ns, buf, false);
         };
         if !self.outbox.batch.has_room() {
-            return self.make_room_and_submit(write);
+            return self.make_room_and_submit(source, token, due_ns, buf);
         }
-        let (source, token, buf) = (write.source, write.token, write.buf);
         let len = buf.as_slice().len();
         let ticket = self.outbox.placeless_ticket();
         let result = Ok(Done::Written { buf, bytes: len as u32 });
@@ -83,53 +79,66 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: there is room: made right above.
         let bytes = unsafe { self.outbox.batch.stage(done) }.written();
         let moved = self.kernel.calls_mut().send(fd, SourceKind::Stream, bytes);
-        if moved != len as isize {
+        // `bytes` stays in its registers, `len` would need one more.
+        if moved != bytes.len() as isize {
             // SAFETY: the completion was staged right above.
-            return unsafe { self.submit_rest_of_write(write.due_ns, moved) };
+            return unsafe { self.submit_rest_of_write(due_ns, moved) };
         }
         self.stats.inline_writes += 1;
         // SAFETY: staged above, and the attempt has added no completion.
         unsafe { self.outbox.batch.put_staged() };
-        Some(ticket)
+        Some(self.outbox.last_placeless_ticket())
     }
 
     /// As [`submit_write`](Self::submit_write), for one that makes no completion if it succeeds.
     #[inline(never)]
-    pub(in crate::proactor) fn submit_quiet_write(&mut self, write: NewWrite) -> Option<Ticket> {
-        let Some(fd) = self.usual_write(&write) else {
-            return self.submit_write_slowly(write, true);
+    pub(in crate::proactor) fn submit_quiet_write(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: Buf,
+    ) -> Option<Ticket> {
+        let Some(fd) = self.usual_write(source, &buf) else {
+            return self.submit_write_slowly(source, token, due_ns, buf, true);
         };
         // The write may fail, and then needs room for its completion.
         if self.outbox.batch.is_full() {
-            return self.refuse_write(write);
+            return self.refuse_write(buf);
         }
-        let bytes = write.buf.as_slice();
+        let bytes = buf.as_slice();
         let len = bytes.len();
         let moved = self.kernel.calls_mut().send(fd, SourceKind::Stream, bytes);
         if moved != len as isize {
-            return self.queue_rest_of_write(write, moved, true);
+            return self.queue_rest_of_write(source, token, due_ns, buf, moved, true);
         }
         self.stats.inline_quiet_writes += 1;
         let ticket = self.outbox.placeless_ticket();
         // Last, because the owner's `Drop` is code of the program.
-        write.buf.discard();
+        buf.discard();
         Some(ticket)
     }
 
     #[cold]
     #[inline(never)]
-    fn make_room_and_submit(&mut self, write: NewWrite) -> Option<Ticket> {
+    fn make_room_and_submit(
+        &mut self,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: Buf,
+    ) -> Option<Ticket> {
         if self.outbox.batch.make_room_within_limit() {
-            self.submit_write(write)
+            self.submit_write(source, token, due_ns, buf)
         } else {
-            self.refuse_write(write)
+            self.refuse_write(buf)
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse_write(&mut self, write: NewWrite) -> Option<Ticket> {
-        self.outbox.refusal = (self.full_of_completions(), write.buf);
+    fn refuse_write(&mut self, buf: Buf) -> Option<Ticket> {
+        self.outbox.refusal = (self.full_of_completions(), buf);
         None
     }
 
@@ -144,18 +153,20 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the same promise.
         let mut done = unsafe { self.outbox.batch.take_staged() };
         let (source, token, buf) = (done.source, done.token, done.take_buf());
-        self.queue_rest_of_write(NewWrite { source, token, due_ns, buf }, moved, false)
+        self.queue_rest_of_write(source, token, due_ns, buf, moved, false)
     }
 
     #[cold]
     #[inline(never)]
     fn queue_rest_of_write(
         &mut self,
-        write: NewWrite,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        mut buf: Buf,
         moved: isize,
         quiet: bool,
     ) -> Option<Ticket> {
-        let NewWrite { source, token, due_ns, mut buf } = write;
         let answer = self.queue_write(source.index(), token, due_ns, &mut buf, moved, quiet);
         answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }
@@ -164,10 +175,14 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_write_slowly(
         &mut self,
-        write: NewWrite,
+        source: Source,
+        token: u64,
+        due_ns: u64,
+        buf: Buf,
         quiet: bool,
     ) -> Option<Ticket> {
-        let NewWrite { source, token, due_ns, mut buf } = write;
+        // Not `mut buf` above: then each caller would copy the buffer, and need a stack for it.
+        let mut buf = buf;
         let answer = self.start_write(source, token, due_ns, &mut buf, quiet);
         answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }

@@ -20,8 +20,8 @@ pub(in crate::proactor) struct Outbox {
     pub(in crate::proactor) accepted: usize,
     /// How many of them were delivered last.
     pub(in crate::proactor) delivered_accepts: usize,
-    /// Numbers the tickets of operations that ended at once.
-    placeless: u32,
+    /// Numbers the tickets of operations that ended at once, with odd numbers: the last one.
+    placeless: NonZeroU32,
     /// The reason of the last refused read or write, and its buffer. They stand here so that the
     /// answer of the submission fits into one register.
     pub(in crate::proactor) refusal: (Refusal, Buf),
@@ -33,7 +33,7 @@ impl Outbox {
             batch: Batch::new(operations),
             accepted: 0,
             delivered_accepts: 0,
-            placeless: 1,
+            placeless: NonZeroU32::MIN,
             refusal: (Refusal::Closed, Buf::NONE),
         }
     }
@@ -54,8 +54,15 @@ impl Outbox {
     /// The ticket of an operation that has ended at once: it needs no slot.
     #[inline(always)]
     pub(in crate::proactor) fn placeless_ticket(&mut self) -> Ticket {
-        self.placeless = self.placeless.wrapping_add(2);
-        Ticket::from_parts(PLACELESS, NonZeroU32::new(self.placeless | 1).expect("odd"))
+        let next = self.placeless.get().wrapping_add(2);
+        self.placeless = NonZeroU32::new(next | 1).expect("odd");
+        self.last_placeless_ticket()
+    }
+
+    /// What [`placeless_ticket`](Self::placeless_ticket) has answered last.
+    #[inline(always)]
+    pub(in crate::proactor) fn last_placeless_ticket(&self) -> Ticket {
+        Ticket::from_parts(PLACELESS, self.placeless)
     }
 
     /// Forgets the connections delivered last: the program has attached them by now, or never will.
