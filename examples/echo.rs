@@ -15,7 +15,6 @@
 //! arrived, and ends.
 
 use std::io;
-use std::mem;
 use std::time::{Duration, Instant};
 
 mod common;
@@ -55,12 +54,12 @@ fn main() -> io::Result<()> {
         let mut visit = done.visit();
         while let Some(c) = visit.next() {
             let source = c.source;
-            match &mut c.result {
+            match &c.result {
                 Ok(Done::Read(data)) if !data.is_eof() => {
-                    let data = mem::take(data);
                     if data.len() >= check_from {
                         server.check_queue(c);
                     }
+                    let data = c.take_read().expect("a read");
                     if quiet {
                         common::submit(&mut server.watcher, Op::write(source, data).quiet());
                     } else {
