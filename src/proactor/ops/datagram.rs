@@ -19,7 +19,7 @@ use crate::proactor::ops::submit::check_most;
 use crate::proactor::ops::timer::absolute;
 use crate::proactor::ops::{Submitted, TRIED};
 use crate::proactor::parts::report::Stats;
-use crate::proactor::parts::state::WRITE_PAUSED;
+use crate::proactor::parts::state::{READ_PAUSED, WRITE_PAUSED};
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::address::Address;
 use crate::words::error::Refusal;
@@ -159,7 +159,7 @@ impl<K: Kernel> Proactor<K> {
         };
         *left = left.saturating_sub(if multishot { len.max(EMPTY_COST) } else { len.max(1) });
         self.sched.turn_bytes -= len as isize;
-        self.note_bytes(index);
+        self.note_bytes(index, READ_PAUSED);
         self.finish_read(index, slot, Ok(Done::Received { data, from, truncated: got.cut }));
     }
 
@@ -264,7 +264,7 @@ impl<K: Kernel> Proactor<K> {
             self.finish_read(index, slot, Ok(done));
         }
         self.memory.expected.learn(count, found, longest);
-        self.note_bytes(index);
+        self.note_bytes(index, READ_PAUSED);
         true
     }
 
@@ -385,7 +385,7 @@ impl<K: Kernel> Proactor<K> {
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
         }
-        self.note_bytes(index);
+        self.note_bytes(index, WRITE_PAUSED);
         let op = &mut self.ops[slot];
         let buf = op.buf.take();
         let address = op.address.take();

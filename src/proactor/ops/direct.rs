@@ -94,7 +94,7 @@ impl<K: Kernel> Proactor<K> {
         }
         let moved = got.moved as usize;
         if moved > 0 || kind.is_message() {
-            self.note_bytes(index);
+            self.note_bytes(index, READ_PAUSED);
         }
         let state = &mut self.sources[index];
         if got.cut {
@@ -137,7 +137,7 @@ impl<K: Kernel> Proactor<K> {
             return Err(vain(failed));
         }
         if moved > 0 || kind.is_message() {
-            self.note_bytes(index);
+            self.note_bytes(index, WRITE_PAUSED);
         }
         // A stream that took less than it was offered is full; of others only EAGAIN says so.
         if self.sources[index].has(STREAM) && (moved as usize) < offered {

@@ -157,6 +157,7 @@ impl<K: Kernel> Proactor<K> {
         // SAFETY: the kernel has written `len` bytes of the space, and of the spill behind it.
         let data = unsafe { self.lease(len, room) };
         self.sched.turn_bytes -= len as isize;
+        self.time.moved(source, READ_PAUSED);
         self.stats.continued += u64::from(more);
         let result = Ok(Done::Read(data));
         self.outbox
@@ -183,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
             }
             state.settle(0, 0, false);
             if message {
-                self.note_bytes(index)
+                self.note_bytes(index, READ_PAUSED)
             } else {
                 self.note_reading(index)
             }

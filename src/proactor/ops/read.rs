@@ -20,7 +20,7 @@ use crate::proactor::ops::Submitted;
 use crate::proactor::ops::reads::BULK;
 use crate::proactor::ops::submit::{MOST_BYTES, check_len};
 use crate::proactor::parts::report::Stats;
-use crate::proactor::parts::state::FULL;
+use crate::proactor::parts::state::{FULL, READ_PAUSED};
 use crate::sys::descriptor::VECTORS;
 use crate::sys::fd::RawFd;
 use crate::words::error::{ErrorKind, Refusal};
@@ -236,7 +236,7 @@ impl<K: Kernel> Proactor<K> {
         *left = left.saturating_sub(len);
         self.sched.turn_bytes -= len as isize;
         if op.code == OpCode::ReadExact && op.moved < op.count {
-            return;
+            return self.time.moved(state.name(index), READ_PAUSED);
         }
         let mut buf = op.buf.take();
         // SAFETY: the kernel has written `moved` bytes from the start.

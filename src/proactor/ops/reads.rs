@@ -78,7 +78,7 @@ impl<K: Kernel> Proactor<K> {
         }
         if self.sources[index].kind().is_message() {
             self.sources[index].settle(0, 0, false);
-            self.note_bytes(index);
+            self.note_bytes(index, READ_PAUSED);
         }
         self.read_ended(index, slot);
         self.note_reading(index);

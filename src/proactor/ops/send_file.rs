@@ -147,7 +147,7 @@ impl<K: Kernel> Proactor<K> {
             return self.write_stopped(index, slot, moved);
         }
         if moved > 0 {
-            self.note_bytes(index);
+            self.note_bytes(index, WRITE_PAUSED);
         }
         let op = &mut self.ops[slot];
         op.moved += moved as u32;

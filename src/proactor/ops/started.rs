@@ -18,7 +18,9 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::read::{kernel_target, takes_lease};
 use crate::proactor::ops::write::{WriteParts, is_nothing};
 use crate::proactor::parts::operations::Slots;
-use crate::proactor::parts::state::{ABORTING, CLOSING, FULL, READ_BUSY, STREAM, WRITE_BUSY};
+use crate::proactor::parts::state::{
+    ABORTING, CLOSING, FULL, READ_BUSY, READ_PAUSED, STREAM, WRITE_BUSY,
+};
 use crate::words::error::ErrorKind;
 use crate::words::source::Ticket;
 use crate::words::table::Entry;
@@ -156,7 +158,7 @@ impl<K: Kernel> Proactor<K> {
             op.in_flight = InFlight::No;
         }
         if moved > 0 {
-            self.note_bytes(index);
+            self.note_bytes(index, READ_PAUSED);
             self.read_op_answered(index, slot, moved as u32, data, more, ending);
         } else if moved == 0 {
             self.read_stopped(index, slot, Received::plain(0));

@@ -312,7 +312,7 @@ impl<K: Kernel> Proactor<K> {
     /// Notes that `moved` more bytes of a write were sent. True if the write is done.
     pub(in crate::proactor) fn advance(&mut self, index: u32, slot: u32, moved: u32) -> bool {
         if moved > 0 {
-            self.note_bytes(index);
+            self.note_bytes(index, WRITE_PAUSED);
         }
         let op = &mut self.ops[slot];
         op.moved += moved;

@@ -306,11 +306,13 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Bytes have moved.
+    /// Bytes have moved in the direction with this flag for its pauses.
     #[inline]
-    pub(in crate::proactor) fn note_bytes(&mut self, index: u32) {
-        if self.sources[index].has(QUIET) {
-            self.sources[index].flags &= !QUIET;
+    pub(in crate::proactor) fn note_bytes(&mut self, index: u32, paused: u32) {
+        let state = &mut self.sources[index];
+        self.time.moved(state.name(index), paused);
+        if state.has(QUIET) {
+            state.flags &= !QUIET;
             self.wake_idle(index, self.kernel.now_ns());
         }
     }

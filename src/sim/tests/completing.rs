@@ -61,9 +61,11 @@ fn a_mebibyte_survives_a_kernel_that_completes() {
         sim.set_buffer(4096 << seed);
         assert!(echo(&sim, &bytes, 1 << 20) == bytes, "seed {seed}");
         let faults = Faults { reset: 0.01, ..Faults::all(0.1) };
-        let sim = completing(seed, faults);
+        let sim = completing(seed, faults.clone());
         sim.set_buffer(5000);
         assert!(echo(&sim, &bytes, 16 << 10) == bytes, "seed {seed}");
+        // What is read at the end must not be lost.
+        sim.set_faults(Faults { reset: 0.0, ..faults });
         cancel_reads(&sim);
         for (name, count) in sim.injected().named() {
             *injected.entry(name).or_insert(0) += count;

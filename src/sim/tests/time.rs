@@ -195,3 +195,38 @@ fn bytes_whose_event_waits_win_over_an_idle_timeout() {
         assert_eq!(watcher.counters().idle_timeouts, 0);
     }
 }
+
+/// The pauses of a write grow while the system has no memory for it. A part of it goes out, so the
+/// next pause is short. It was as long as the longest one.
+#[test]
+fn a_pause_after_progress_is_short() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.set_buffer(1000);
+        let mut watcher = watcher(&sim);
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        let mut done = Completions::new();
+        let mut pass = |watcher: &mut Simulated, ms| {
+            let count = watcher.wait_timeout(&mut done, Duration::from_millis(ms)).unwrap();
+            assert_eq!(count, 0, "{done:?}");
+        };
+        let no_memory = || Faults { enobufs: 1.0, ..Faults::none() };
+        sim.set_faults(no_memory());
+        watcher.submit(Op::write(here, vec![7; 5000])).unwrap();
+        // The tries are at 0, 1, 3, 7, 15, 31 and 63 ms.
+        pass(&mut watcher, 40);
+        assert_eq!(sim.injected().enobufs, 6);
+        sim.set_faults(Faults::none());
+        pass(&mut watcher, 25);
+        let mut bytes = [0; 1000];
+        assert_eq!(watcher.recv(there, &mut bytes).unwrap(), 1000);
+        sim.set_faults(no_memory());
+        pass(&mut watcher, 1);
+        assert!(sim.injected().enobufs > 6);
+        sim.set_faults(Faults::none());
+        // The longest pause would last for 32 ms.
+        pass(&mut watcher, 5);
+        assert_eq!(watcher.recv(there, &mut bytes).unwrap(), 1000);
+    }
+}
