@@ -521,6 +521,7 @@ macro_rules! system {
             arrived {
                 reads_that_have_bytes_do_not_expire
                 reads_behind_others_do_not_expire
+                a_last_try_begins_no_pause
                 what_waits_for_readiness_does_not_expire
                 a_cancel_takes_no_bytes
                 sources_that_have_bytes_are_not_idle

@@ -257,6 +257,8 @@ impl<K: Kernel> Proactor<K> {
             }
             WaitsIn::Kernel | WaitsIn::Nothing => return false,
         }
+        // What the events have told was tried here.
+        self.sched.take_event(index);
         self.requeue(index);
         self.ops.table.find(slot, generation).is_none()
     }
@@ -471,6 +473,7 @@ impl<K: Kernel> Proactor<K> {
         self.stats.hidden -= u32::from(self.sources[index].has(RESERVED | ABORTING));
         self.time.idle.leave(index);
         self.leave_share(index);
+        self.sched.forget(index);
         self.sources.vacate(index);
     }
 

@@ -82,6 +82,13 @@ impl Scheduler {
         &mut self.reported[at]
     }
 
+    /// The source in this slot is gone. The next one there has no reports yet.
+    pub(in crate::proactor) fn forget(&mut self, index: u32) {
+        if let Some(of) = self.reported.get_mut(index as usize) {
+            *of = Reported::default();
+        }
+    }
+
     /// The directions that an event has made worth trying since the last call.
     pub(in crate::proactor) fn take_event(&mut self, index: u32) -> u32 {
         self.reported.get_mut(index as usize).map_or(0, |of| std::mem::take(&mut of.by_event))
@@ -187,6 +194,7 @@ pub(in crate::proactor) struct Bulk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proactor::parts::state::READABLE;
 
     /// A turn without a limit for its bytes runs any number of sources with bulk data. Their count
     /// towards the next `select` overflowed.
@@ -204,5 +212,21 @@ mod tests {
         assert!(sched.select_is_due());
         sched.note_delivery(1);
         assert!(sched.select_is_due());
+    }
+
+    /// What was reported of a source concerned the next one in its slot, too.
+    #[test]
+    fn reports_end_with_their_source() {
+        let mut sched = Scheduler::new(1);
+        for told in [false, true] {
+            sched.note_event(5, READABLE);
+            sched.note_told(5, READABLE);
+            if told {
+                assert!((sched.take_event(5), sched.take_told(5, READABLE)) == (READABLE, true));
+            }
+            sched.forget(5);
+            assert!((sched.take_event(5), sched.take_told(5, READABLE)) == (0, false));
+        }
+        sched.forget(6);
     }
 }
