@@ -11,9 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use windlass::driver::remote::Wake;
+use windlass::driver::swap::Pool;
 use windlass::driver::{Explain, Target};
 use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
-use windlass::kernel::{Calls, Connecting, Kernel, Received, WAKE};
+use windlass::kernel::{Answer, Calls, Connecting, Kernel, Received, Started, WAKE};
 use windlass::net::{ListenOptions, VirtualDescriptor};
 use windlass::proactor::Proactor;
 use windlass::{
@@ -29,6 +30,9 @@ const BLOCK: u32 = 512;
 
 /// The bytes of a pipe.
 const ROOM: usize = 16;
+/// The keys of events: an answer, and one of a source that is gone.
+const ANSWER: u64 = 1;
+const GONE: u64 = 2;
 const NOT_THERE: i32 = libc::EOPNOTSUPP;
 
 #[derive(Default)]
@@ -55,6 +59,11 @@ struct State {
     /// What accepts answer, in turn; and how many there were.
     accept_errors: Vec<i32>,
     accepts: usize,
+    /// The read that was told to stop.
+    stopped: Option<u64>,
+    /// Every `select` has an event, of a source that is gone. How many such events there were.
+    floods: bool,
+    flood: usize,
 }
 
 impl State {
@@ -136,29 +145,33 @@ impl Wake for Memory {
     }
 }
 
-struct Pipes {
+/// A kernel that completes reads by itself, if it is told so.
+struct PipesOf<const COMPLETES: bool> {
     memory: Arc<Memory>,
     owner: Arc<dyn VirtualDescriptor>,
     events: Vec<u64>,
     now_ns: u64,
 }
 
-impl Pipes {
-    fn new() -> (Pipes, Handle, Handle) {
+type Pipes = PipesOf<false>;
+
+impl<const C: bool> PipesOf<C> {
+    fn new() -> (PipesOf<C>, Handle, Handle) {
         let memory = Arc::new(Memory::default());
         let owner: Arc<dyn VirtualDescriptor> = memory.clone();
         let end = |peer| End { peer, open: true, ..End::default() };
         memory.enter().ends = vec![end(1), end(0)];
         let handle = |fd| Handle::from_virtual(fd, SourceKind::Stream, None, Arc::clone(&owner));
         let (a, b) = (handle(0), handle(1));
-        (Pipes { memory, owner, events: Vec::new(), now_ns: 1 }, a, b)
+        (PipesOf { memory, owner, events: Vec::new(), now_ns: 1 }, a, b)
     }
 }
 
 // SAFETY: `recv` answers how many bytes `Target::write` has written.
-unsafe impl Kernel for Pipes {
-    type Calls = Pipes;
+unsafe impl<const C: bool> Kernel for PipesOf<C> {
+    type Calls = PipesOf<C>;
 
+    const COMPLETES: bool = C;
     const FILES: bool = true;
 
     unsafe fn start_file(&mut self, request: FileRequest<'_>, _facts: FileFacts) -> bool {
@@ -184,7 +197,10 @@ unsafe impl Kernel for Pipes {
         let mut state = self.memory.enter();
         if timeout_ns.is_none() {
             let idle = |state: &mut State| {
-                state.edges.is_empty() && state.answers.is_empty() && !state.woken
+                state.edges.is_empty()
+                    && state.answers.is_empty()
+                    && state.stopped.is_none()
+                    && !state.woken
             };
             state = self.memory.changed.wait_while(state, idle).expect("no thread panics inside");
         }
@@ -193,6 +209,13 @@ unsafe impl Kernel for Pipes {
             self.events.push(WAKE);
         }
         self.events.extend(state.edges.drain(..));
+        if state.floods {
+            state.flood += 1;
+            assert!(state.flood < 100_000, "there is no end of it");
+            self.events.push(GONE);
+        } else if state.stopped.is_some() {
+            self.events.push(ANSWER);
+        }
         if self.events.is_empty() {
             self.now_ns += timeout_ns.unwrap_or(0);
         }
@@ -200,6 +223,27 @@ unsafe impl Kernel for Pipes {
     }
     fn event(&self, i: usize) -> (u64, Ready) {
         (self.events[i], Ready::READABLE | Ready::WRITABLE)
+    }
+    unsafe fn start_recv(
+        &mut self,
+        _: RawFd,
+        _: u64,
+        _: Option<Target<'_>>,
+        _: bool,
+        _: &mut Pool,
+    ) -> Started {
+        Started::Yes
+    }
+    fn stop(&mut self, key: u64, _write: bool) {
+        self.memory.enter().stopped = Some(key);
+    }
+    fn answer(&mut self, i: usize, _: &mut Pool) -> Option<Answer> {
+        if self.events[i] != ANSWER {
+            return None;
+        }
+        let key = self.memory.enter().stopped.take()?;
+        let moved = -(libc::ECANCELED as isize);
+        Some(Answer { key, write: false, moved, data: Buf::from(Vec::new()), more: false })
     }
     fn register(&mut self, fd: RawFd, key: u64, _writes: bool) -> Result<(), i32> {
         let mut state = self.memory.enter();
@@ -210,11 +254,11 @@ unsafe impl Kernel for Pipes {
     fn deregister(&mut self, fd: RawFd, _key: u64) {
         self.memory.enter().ends[fd as usize].key = None;
     }
-    fn calls(&self) -> &Pipes {
+    fn calls(&self) -> &PipesOf<C> {
         self
     }
 
-    fn calls_mut(&mut self) -> &mut Pipes {
+    fn calls_mut(&mut self) -> &mut PipesOf<C> {
         self
     }
 
@@ -237,7 +281,7 @@ unsafe impl Kernel for Pipes {
 }
 
 // SAFETY: as above.
-unsafe impl Calls for Pipes {
+unsafe impl<const C: bool> Calls for PipesOf<C> {
     fn file_facts(&mut self, fd: RawFd) -> FileFacts {
         let panics = std::mem::take(&mut self.memory.enter().panics);
         assert!(!panics, "as the test wants it");
@@ -615,4 +659,27 @@ fn accepts_that_fail_in_turns_pause() {
         assert!(turns < 10_000, "{errors:?}: {turns} turns in a second");
         assert!(!ended || !errors.contains(&libc::ECONNABORTED), "{errors:?}");
     }
+}
+
+/// A cancel looks for its answer as long as there were events: a kernel that has one for each wait
+/// kept it for ever.
+#[test]
+fn a_cancel_among_endless_events_returns() {
+    let (pipes, a, _b) = PipesOf::<true>::new();
+    let memory = Arc::clone(&pipes.memory);
+    let config = Builder::new().events_per_wait(1).config();
+    let driver = Proactor::with_kernel(pipes, config, "the test's own".into());
+    let mut watcher = Watcher::with_driver(driver);
+    let a = watcher.attach(a).unwrap();
+    let read = watcher.submit(Op::read(a)).unwrap();
+    let mut done = Completions::new();
+    assert_eq!(watcher.try_wait(&mut done).unwrap(), 0);
+    memory.enter().floods = true;
+    assert!(watcher.cancel(read));
+    assert!(watcher.is_in_flight(read).unwrap());
+    let flood = memory.enter().flood;
+    assert!(flood < 1000, "{flood} waits in one call");
+    memory.enter().floods = false;
+    watcher.wait(&mut done).unwrap();
+    assert_eq!(done.drain(..).next().unwrap().error_kind(), Some(ErrorKind::Cancelled));
 }

@@ -25,10 +25,10 @@ use crate::words::error::ErrorKind;
 use crate::words::source::Ticket;
 use crate::words::table::Entry;
 
-/// How often one turn asks the kernel to end an operation that the kernel does not find. (If a
-/// descriptor is reported ready and is not, the kernel tries 128 times before it gives the
-/// operation to a thread.)
-const MOST_STOPS: usize = 160;
+/// How often the kernel is asked for answers at once after it was told to end an operation. It may
+/// have other events first. Or it does not find the operation and is told again: if a descriptor is
+/// reported ready and is not, the kernel tries 128 times before it gives the operation to a thread.
+const MOST_LOOKS: u32 = 160;
 /// How long one wait for threads of the kernel takes at most, and how many such waits a turn makes.
 /// These threads end cancelled operations.
 const THREAD_WAIT_NS: u64 = 100_000;
@@ -319,13 +319,14 @@ impl<K: Kernel> Proactor<K> {
     /// Enters the kernel, so that operations that were just told to end can end. The kernel does
     /// not find an operation that is between two states: then the loop asks again. If a thread of
     /// the kernel has the operation, the loop waits for a moment; if the thread needs longer, the
-    /// answer comes in a later turn.
+    /// answer comes in a later turn. So it does if there are too many other events.
     pub(in crate::proactor) fn reap(&mut self) {
-        let mut waits_left = MOST_THREAD_WAITS;
+        let (mut looks_left, mut waits_left) = (MOST_LOOKS, MOST_THREAD_WAITS);
         self.kernel_ops.stopping = false;
-        for _ in 0..MOST_STOPS {
+        while looks_left > 0 {
             self.kernel_ops.cancels_pending = false;
-            loop {
+            while looks_left > 0 {
+                looks_left -= 1;
                 match self.kernel.select(Some(0)) {
                     Ok(count) => {
                         self.apply(count);
