@@ -38,30 +38,44 @@ pub fn bound(socket: &socket2::Socket) {
     socket.set_send_buffer_size(256 << 10).expect("a size");
 }
 
-/// Waits until a descriptor is readable; false when `timeout` has passed.
+/// Waits until a descriptor is readable, or a listener has a connection; false when `timeout` has
+/// passed.
 #[cfg(unix)]
 pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let ms = timeout
-        .map_or(-1, |span| i32::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX));
     // SAFETY: one entry on the stack.
-    let count = unsafe { libc::poll(&mut entry, 1, ms) };
+    let count = unsafe { libc::poll(&mut entry, 1, milliseconds(timeout)) };
     count > 0
 }
 
-/// Waits until a socket is readable; false when `timeout` has passed.
+/// The same of a socket.
 #[cfg(windows)]
 pub fn wait_readable(fd: windlass::fd::BorrowedFd<'_>, timeout: Option<Duration>) -> bool {
-    let socket = socket2::SockRef::from(&fd);
-    let end = timeout.map(|span| std::time::Instant::now() + span);
-    while socket.peek(&mut [std::mem::MaybeUninit::uninit()]).is_err() {
-        if end.is_some_and(|end| std::time::Instant::now() >= end) {
-            return false;
-        }
-        // The tests have no poll(2) on Windows to wait with.
-        std::thread::sleep(Duration::from_millis(1));
+    use std::os::windows::io::{AsRawSocket, AsSocket};
+
+    /// `WSAPOLLFD`.
+    #[repr(C)]
+    struct PollFd {
+        socket: usize,
+        events: i16,
+        revents: i16,
     }
-    true
+    const POLLRDNORM: i16 = 0x100;
+    #[link(name = "ws2_32")]
+    unsafe extern "system" {
+        fn WSAPoll(entries: *mut PollFd, count: u32, timeout: i32) -> i32;
+    }
+    let socket = fd.as_socket().as_raw_socket() as usize;
+    let mut entry = PollFd { socket, events: POLLRDNORM, revents: 0 };
+    // SAFETY: one entry on the stack.
+    let count = unsafe { WSAPoll(&mut entry, 1, milliseconds(timeout)) };
+    count > 0
+}
+
+/// As poll(2) takes it.
+fn milliseconds(timeout: Option<Duration>) -> i32 {
+    timeout
+        .map_or(-1, |span| i32::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX))
 }
 
 /// What a loop hears the kernel by, and does not while it is shut: waits fail then.
