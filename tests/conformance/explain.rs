@@ -19,6 +19,9 @@ pub fn the_driver_names_itself<H: Harness>() {
     }
     let text = explain.to_string();
     assert!(text.contains(H::NAME) && text.contains(&explain.reason));
+    // A row about what is without effect is there only if the program has asked for it.
+    let without_effect = |row: &windlass::driver::ExplainRow| row.reason.contains("without effect");
+    assert!(!explain.rows.iter().any(without_effect), "{text}");
 }
 
 /// Rows say how often their path ran: one operation more, one more in all rows of its name.
