@@ -581,6 +581,7 @@ macro_rules! system {
             }
             ends {
                 a_record_that_is_empty_is_no_end
+                an_empty_record_of_a_shared_socket_is_no_end
                 an_end_of_records_ends_what_waits
                 records_of_a_multishot_end_once
                 a_read_exact_of_records_ends_with_what_it_has

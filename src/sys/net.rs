@@ -220,7 +220,19 @@ pub(crate) fn mark_records(fd: RawFd, on: bool) {
     }
 }
 
+/// Whether the records of a socket are marked.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn are_records_marked(fd: RawFd) -> bool {
+    option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP).is_ok_and(|on| on != 0)
+}
+
 /// Other systems mark records by themselves.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn are_records_marked(_: RawFd) -> bool {
+    true
+}
+
+/// As above.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn mark_records(_: RawFd, _: bool) {}
 

@@ -216,6 +216,9 @@ impl<D: Driver> Watcher<D> {
     /// - A pipe that cannot be opened anew, on macOS or on Linux before 6.4: reads and writes
     ///   follow poll(2). They wait if another process takes the bytes, or the room, in between.
     ///
+    /// On a Unix seqpacket socket on Linux `SO_TIMESTAMP` is on during each receive: nothing else
+    /// tells an empty record from the end.
+    ///
     /// # Errors
     ///
     /// - `EMFILE`: the process has no descriptor left for the duplicate.

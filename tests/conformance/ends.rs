@@ -9,14 +9,18 @@ use crate::common::*;
 
 /// A source, and its peer; nothing where there are no such sockets.
 fn records<D: windlass::driver::Driver>(b: &mut Bench<D>) -> Option<(Source, Socket)> {
-    let (here, there) = match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
+    let (here, there) = pair()?;
+    Some((b.watcher.attach(OwnedFd::from(here)).unwrap(), there))
+}
+
+fn pair() -> Option<(Socket, Socket)> {
+    match Socket::pair(Domain::UNIX, Type::SEQPACKET, None) {
         Err(error) if cfg!(target_vendor = "apple") => {
             skip(Needs::Seqpacket, format_args!("Unix sockets that keep boundaries: {error}"));
-            return None;
+            None
         }
-        pair => pair.unwrap(),
-    };
-    Some((b.watcher.attach(OwnedFd::from(here)).unwrap(), there))
+        pair => Some(pair.unwrap()),
+    }
 }
 
 /// The bytes of a record, or `None` for the end.
@@ -57,6 +61,41 @@ pub fn a_record_that_is_empty_is_no_end<H: Harness>() {
             assert!(!c.has_more());
             assert_eq!(record(c), None);
         }
+        b.watcher.abort(here);
+    }
+    b.expect_all_ended();
+}
+
+/// Whether records come with times (`SO_TIMESTAMP`), by which the driver knows them from the end.
+fn has_times(socket: &Socket) -> bool {
+    let (mut on, mut len) = (0i32, 4);
+    let (fd, into) = (std::os::fd::AsRawFd::as_raw_fd(socket), (&raw mut on).cast());
+    // SAFETY: four bytes of a local, as `len` says.
+    let answer =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP, into, &mut len) };
+    assert_eq!(answer, 0);
+    on != 0
+}
+
+/// The driver does not change a socket that other code shares for good, and took an empty record
+/// for the end once the peer had shut its side.
+pub fn an_empty_record_of_a_shared_socket_is_no_end<H: Harness>() {
+    let mut b = H::bench();
+    for read in READS {
+        let Some((shared, there)) = pair() else { return };
+        // Where a call cannot say that it must not wait.
+        shared.set_nonblocking(true).unwrap();
+        let here = b.watcher.attach_dup(&shared).unwrap();
+        for text in ["", "a", "", ""] {
+            there.send(text.as_bytes()).unwrap();
+        }
+        drop(there);
+        for text in ["", "a", "", ""] {
+            let c = b.run(read(here));
+            assert_eq!(record(c).as_deref(), Some(text.as_bytes()));
+        }
+        assert_eq!(record(b.run(read(here))), None);
+        assert!(!has_times(&shared), "another descriptor's option changed");
         b.watcher.abort(here);
     }
     b.expect_all_ended();

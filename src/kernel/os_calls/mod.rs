@@ -54,6 +54,9 @@ pub struct OsCalls {
     /// Listeners whose connections are neither TCP nor Unix sockets: the kind of each connection is
     /// queried.
     odd_listeners: Vec<RawFd>,
+    /// Connections of records that other code shares, and whether their records are marked. If not,
+    /// they are marked during each receive.
+    shared_records: Vec<(RawFd, bool)>,
     batches: Batches,
     /// In a cell, because a forked child moves these descriptors out of the parent's kernel, which
     /// the child only borrows.
@@ -68,7 +71,7 @@ impl OsCalls {
     /// Closes a descriptor that no selector knows any more.
     pub(crate) fn close(&mut self, fd: RawFd) {
         self.counts.close += 1;
-        self.odd_listeners.retain(|&listener| listener != fd);
+        self.forget(fd);
         if self.of_process.get_mut().close(fd) {
             return;
         }
@@ -78,7 +81,7 @@ impl OsCalls {
 
     /// Gives a descriptor away.
     pub(crate) fn release(&mut self, fd: RawFd, kind: SourceKind) -> Handle {
-        self.odd_listeners.retain(|&listener| listener != fd);
+        let shared = self.forget(fd);
         let peer = match kind {
             SourceKind::Stream => net::peer(fd).ok().and_then(|raw| raw.ip()),
             _ => None,
@@ -86,13 +89,36 @@ impl OsCalls {
         // A descriptor that blocks again, or marks no records, must be prepared anew when it is
         // attached next.
         let records = kind == SourceKind::Seqpacket;
-        if records {
+        if records && !shared {
             net::mark_records(fd, false);
         }
         let blocks = || !net::FLAGS_PER_CALL && !descriptor::is_nonblocking(fd).unwrap_or(false);
         let ready = !records && !blocks();
         let kind = if ready { kind } else { SourceKind::Unknown };
         Handle::with_kind(descriptor::own(fd), kind, peer).worn()
+    }
+
+    /// The descriptor is gone. Whether it was a connection of records that other code shares.
+    fn forget(&mut self, fd: RawFd) -> bool {
+        self.odd_listeners.retain(|&listener| listener != fd);
+        let before = self.shared_records.len();
+        self.shared_records.retain(|&(shared, _)| shared != fd);
+        self.shared_records.len() < before
+    }
+
+    /// Receives from a socket. The records of one that other code shares are marked meanwhile.
+    fn receive<R>(&self, fd: RawFd, receive: impl FnOnce() -> R) -> R {
+        self.mark_shared(fd, true);
+        let received = receive();
+        self.mark_shared(fd, false);
+        received
+    }
+
+    #[inline]
+    fn mark_shared(&self, fd: RawFd, on: bool) {
+        if !self.shared_records.is_empty() && self.shared_records.contains(&(fd, false)) {
+            net::mark_records(fd, on);
+        }
     }
 
     /// Adds rows about datagrams that are received or sent together.
@@ -104,6 +130,8 @@ impl OsCalls {
     pub(crate) fn inherit(&mut self, parents: &OsCalls) -> io::Result<()> {
         parents.of_process.borrow_mut().renew().map_err(os_error)?;
         self.of_process = RefCell::new(parents.of_process.take());
+        self.odd_listeners.clone_from(&parents.odd_listeners);
+        self.shared_records.clone_from(&parents.shared_records);
         Ok(())
     }
 
@@ -148,7 +176,7 @@ impl OsCalls {
             // A message that is longer than the memory is cut.
             _ => {
                 self.counts.recvmsg += 1;
-                let (moved, flags) = net::recv_vectored(fd, &mut [to], None);
+                let (moved, flags) = self.receive(fd, || net::recv_vectored(fd, &mut [to], None));
                 let cut = flags & (net::CONTROL_CUT | net::CUT) != 0;
                 Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }
             }
@@ -204,8 +232,12 @@ unsafe impl Calls for OsCalls {
         if kind.is_socket() {
             net::quiet(fd);
         }
-        if kind == SourceKind::Seqpacket && !shared {
-            net::mark_records(fd, true);
+        match (kind, shared) {
+            (SourceKind::Seqpacket, false) => net::mark_records(fd, true),
+            (SourceKind::Seqpacket, true) => {
+                self.shared_records.push((fd, net::are_records_marked(fd)));
+            }
+            _ => {}
         }
         if kind == SourceKind::File {
             return Ok((kind, false));
@@ -309,7 +341,7 @@ unsafe impl Calls for OsCalls {
     fn recv_vectored(&mut self, fd: RawFd, kind: SourceKind, to: &mut [Target<'_>]) -> Received {
         if kind.is_socket() {
             self.counts.recvmsg += 1;
-            let (moved, flags) = net::recv_vectored(fd, to, None);
+            let (moved, flags) = self.receive(fd, || net::recv_vectored(fd, to, None));
             let cut = flags & (net::CONTROL_CUT | net::CUT) != 0;
             Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }
         } else if kind == SourceKind::SharedPollable {
@@ -341,7 +373,8 @@ unsafe impl Calls for OsCalls {
         from: &mut Address,
     ) -> Received {
         self.counts.recvmsg += 1;
-        let (moved, flags) = net::recv_vectored(fd, to, Some(from.raw_mut()));
+        let from = Some(from.raw_mut());
+        let (moved, flags) = self.receive(fd, || net::recv_vectored(fd, to, from));
         let end = self.is_end(fd, kind, moved, flags);
         Received { moved, cut: flags & net::CUT != 0, end }
     }
@@ -365,6 +398,7 @@ unsafe impl Calls for OsCalls {
         got: &mut [Received],
     ) -> isize {
         self.counts.recvmmsg += 1;
+        self.mark_shared(fd, true);
         // At the end of a connection of records, every further message of the call is empty.
         let mut end = None;
         let tell = |i: usize, len: usize, flags: i32| {
@@ -375,6 +409,7 @@ unsafe impl Calls for OsCalls {
             }
         };
         let mut count = datagrams::recv(fd, to, from, tell);
+        self.mark_shared(fd, false);
         if let Some(end) = end {
             got[end].end = true;
             count = end as isize + 1;
@@ -396,7 +431,7 @@ unsafe impl Calls for OsCalls {
         descriptors: &mut Vec<OwnedFd>,
     ) -> (Received, bool) {
         self.counts.recvmsg += 1;
-        let (moved, flags) = net::recv_descriptors(fd, to, descriptors);
+        let (moved, flags) = self.receive(fd, || net::recv_descriptors(fd, to, descriptors));
         let (cut, lost) = (flags & net::CUT != 0, flags & net::CONTROL_CUT != 0);
         (Received { moved, cut, end: self.is_end(fd, kind, moved, flags) }, lost)
     }

@@ -34,6 +34,10 @@ pub(crate) const RECORD: i32 = api::MSG_CTRUNC;
 /// There are no connections of records.
 pub(crate) fn mark_records(_: RawFd, _: bool) {}
 
+pub(crate) fn are_records_marked(_: RawFd) -> bool {
+    true
+}
+
 /// There are no connections of records.
 pub(crate) fn is_shut(_: RawFd) -> bool {
     true
