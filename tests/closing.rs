@@ -245,3 +245,66 @@ fn thirty_two_files_close_at_a_time() {
         }
     });
 }
+
+/// How many pieces the disk space of a file is in.
+const EXTENTS: u32 = 60_000;
+
+/// A removed file whose last close(2) frees its disk space for seconds: `EXTENTS` blocks with a
+/// hole behind each. Nothing where the file system does not make one, or cannot tell.
+fn in_many_pieces(directory: &system::Directory) -> Option<File> {
+    /// `FS_IOC_FIEMAP`: it counts the extents if it has no room for any.
+    const FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+    const BLOCK: i64 = 4096;
+    let path = directory.at("pieces");
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    for i in 0..i64::from(EXTENTS) {
+        // SAFETY: no memory is passed.
+        if unsafe { libc::fallocate(fd, 0, 2 * i * BLOCK, BLOCK) } < 0 {
+            let error = std::io::Error::last_os_error();
+            skip(Needs::Allocate, format_args!("a file in {EXTENTS} pieces: {error}"));
+            return None;
+        }
+    }
+    // Where the map starts and ends, its flags, the number of extents, and room for none.
+    let mut map = [0u32, 0, u32::MAX, u32::MAX >> 1, 0, 0, 0, 0];
+    // SAFETY: the call writes to no more than this header, which has room for no extent.
+    let answer = unsafe { libc::ioctl(fd, FIEMAP, map.as_mut_ptr()) };
+    if answer < 0 || map[5] < EXTENTS {
+        skip(Needs::Allocate, format_args!("a file in {EXTENTS} pieces: it has {}", map[5]));
+        return None;
+    }
+    Some(file)
+}
+
+/// The close(2) of a removed file in 60,000 pieces takes seconds, and never the loop's thread.
+#[test]
+fn a_file_in_sixty_thousand_pieces_closes_beside_the_loop() {
+    let directory = system::Directory::new();
+    let makes = [EpollPool::bench_with, UringPool::bench_with, PollPool::bench_with];
+    for (i, make) in makes.into_iter().enumerate() {
+        let mut b = make(Watcher::builder());
+        let (a, z) = b.pair();
+        let Some(file) = in_many_pieces(&directory) else { return };
+        let file = b.watcher.attach(file).unwrap();
+        assert_eq!(&*expect_read(b.run(Op::read_at(file, room(3), 0))), [0; 3]);
+        let calls = b.watcher.counters().calls("close");
+        match i {
+            0 => {
+                let close = b.submit(Op::close(file));
+                b.look();
+                b.expect_alive(a, z);
+                assert!(b.is_open(close), "it takes longer than a message");
+                expect_closed(b.end(close));
+            }
+            1 => {
+                assert!(b.watcher.abort(file));
+                b.expect_alive(a, z);
+            }
+            _ => b.watcher.close(),
+        }
+        let calls = b.watcher.counters().calls("close") - calls;
+        assert_eq!(calls, if i == 2 { 2 } else { 0 }, "the loop closes only the connection");
+    }
+}
