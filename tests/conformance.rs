@@ -543,6 +543,7 @@ macro_rules! system {
                 an_echo_costs_one_read_and_one_write
                 attach_makes_no_call_and_short_connections_no_registration
                 an_echo_by_readiness_costs_one_read_and_one_write
+                readiness_is_vain_only_after_reads_of_the_kernel
                 an_idle_watcher_does_not_spin
             }
             datagrams {

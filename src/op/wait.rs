@@ -256,7 +256,10 @@ impl Op {
     ///
     /// # Platforms
     ///
-    /// The same everywhere, also in the simulation.
+    /// The same everywhere, also in the simulation. On io_uring the kernel does the reads of
+    /// streams, and the driver does not learn what they leave: the first `readable` after an
+    /// [`Op::read`] may complete at once and prove vain. A program that only receives by
+    /// [`Watcher::recv`] makes no such call.
     ///
     /// # Cancellation
     ///

@@ -123,6 +123,44 @@ pub fn an_echo_by_readiness_costs_one_read_and_one_write<H: Harness>() {
     assert_eq!(all, reads + grown("send") + grown("wait") + looks, "and no other calls");
 }
 
+/// A program that only receives makes no vain call, whether bytes come before the operation or
+/// after it. After a read by an operation there is at most one, where the kernel does the read.
+pub fn readiness_is_vain_only_after_reads_of_the_kernel<H: Harness>() {
+    let mut b = H::bench();
+    let (here, mut there) = system::tcp_pair();
+    let here = b.watcher.attach(here).unwrap();
+    let mut bytes = [0; 9];
+    for round in 0..60 {
+        let by_operation = round % 3 == 2;
+        if by_operation {
+            there.write_all(b"there").unwrap();
+            assert_eq!(&*expect_read(b.run(Op::read(here))), b"there");
+        } else {
+            let readable = (round % 3 == 0).then(|| b.submit(Op::readable(here)));
+            b.look();
+            there.write_all(b"there").unwrap();
+            let readable = readable.unwrap_or_else(|| b.submit(Op::readable(here)));
+            b.end(readable);
+            assert_eq!(b.watcher.recv(here, &mut bytes).unwrap(), 5);
+        }
+        let mut vain = 0;
+        let pending = loop {
+            let next = b.submit(Op::readable(here));
+            b.look();
+            if b.is_open(next) {
+                break next;
+            }
+            b.end(next);
+            vain += 1;
+            assert!(b.watcher.recv(here, &mut bytes).is_err());
+        };
+        assert!(vain <= u32::from(by_operation && H::COMPLETES), "{vain} vain calls");
+        assert!(b.watcher.cancel(pending));
+        b.end(pending);
+    }
+    b.expect_all_ended();
+}
+
 trait Peer: Read + Write {}
 impl<T: Read + Write> Peer for T {}
 
