@@ -10,8 +10,8 @@ use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Completion, Completions, Done, ErrorKind, Op, Source, Watcher};
 
-/// The number of sources with events; a wait takes one event.
-const SOURCES: usize = 8;
+/// The number of sources with events: more than one wait of any selector takes. Here it takes one.
+const SOURCES: usize = 100;
 
 /// A watcher that takes one event per wait, a second watcher for the peers, and connections between
 /// them.
@@ -96,7 +96,7 @@ fn a_read_with_a_passed_deadline_has_its_try() {
 fn a_write_with_a_passed_deadline_has_its_try() {
     let mut scene = Scene::new();
     for i in 0..SOURCES {
-        let op = Op::write(scene.pairs[i].0, vec![0; 8 << 20]).timeout(Duration::from_millis(1));
+        let op = Op::write(scene.pairs[i].0, vec![0; 1 << 20]).timeout(Duration::from_millis(1));
         scene.watcher.submit(op).expect("accepted");
     }
     let mut sent = 0;
@@ -213,4 +213,65 @@ fn a_connect_that_expires_in_a_pause_has_its_try() {
     }
     assert_eq!(ends, [(1, None), (2, None)], "no try");
     drop(filled);
+}
+
+/// Operations of every other kind wait, and what they wait for comes. Their times are over when the
+/// loop looks, and it takes one event a wait: the last tries take the rest. There are more sources
+/// than one wait of any selector takes.
+#[test]
+fn what_has_come_wins_for_every_kind() {
+    const SIGNAL: i32 = 10;
+    const EACH: usize = 70;
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        sim.write_file("file", [7; 9000]);
+        sim.set_file_time(Duration::from_millis(1));
+        let config = Watcher::builder().events_per_wait(1).config();
+        let mut watcher = Watcher::simulated_with(&sim, config);
+        let mut peers = Watcher::simulated(&sim);
+        let mut done = Completions::new();
+        watcher.submit(Op::open("file", OpenOptions::new().read(true))).expect("accepted");
+        watcher.wait(&mut done).expect("a wait");
+        let Ok(Done::Opened(file)) = done.drain(..).next().expect("one").result else { panic!() };
+        let file = watcher.attach(file).expect("room for a source");
+        sim.drop_caches();
+        let at = ([127, 0, 0, 1], 7007);
+        let listener = peers.listen(at).expect("a listener");
+        let (mut waiting, mut pids) = (Vec::new(), Vec::new());
+        for i in 0..EACH {
+            let signals = watcher.signals(&[SIGNAL]).expect("room for a source");
+            let pid = sim.spawn();
+            let child = watcher.child(pid).expect("room for a source");
+            pids.push(pid);
+            let mut submit = |op: Op| waiting.push(watcher.submit(op).expect("accepted"));
+            submit(Op::signal(signals));
+            submit(Op::child_exit(child));
+            submit(Op::read_at(file, vec![0; 100], 100 * i as u64));
+            submit(Op::connect(at));
+            waiting.push(watcher.connect([at], ConnectOptions::default()).expect("accepted").1);
+        }
+        // The loop begins to wait for them. Hardly any has come.
+        watcher.try_wait(&mut done).expect("a wait");
+        waiting.retain(|&ticket| watcher.is_in_flight(ticket).expect("it can tell"));
+        assert!(waiting.len() > 4 * EACH, "{} wait", waiting.len());
+        done.clear();
+        assert_eq!(sim.raise(SIGNAL), EACH);
+        pids.into_iter().for_each(|pid| assert!(sim.exit(pid, 0)));
+        // The network and the disk do their part.
+        sim.advance(Duration::from_secs(1));
+        peers.submit(Op::accept(listener).multishot()).expect("accepted");
+        peers.wait(&mut Completions::new()).expect("a wait");
+        for &ticket in &waiting {
+            watcher.reschedule(ticket, Duration::ZERO).expect("it is in flight");
+        }
+        let mut ended = 0;
+        while ended < waiting.len() {
+            watcher.wait(&mut done).expect("a wait");
+            for c in done.drain(..) {
+                assert!(c.result.is_ok() && !c.is_late(), "no try: {c:?}");
+                ended += 1;
+            }
+        }
+    }
 }
