@@ -293,7 +293,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// C11. One part after the other is filled.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing has arrived, or the system has no memory for the call.
+    /// `WouldBlock`: nothing has arrived, or the system has no memory for the call, or signals
+    /// interrupt it each time.
     /// What the system reports; [`Refusal::Busy`] while reads of the source are in flight;
     /// [`Refusal::EmptyBuffer`]; [`Refusal::Unsupported`]; [`Refusal::Stale`].
     fn recv(&mut self, source: Source, to: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

@@ -17,6 +17,7 @@ use crate::op::{self, Op, OpCode};
 use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::ops::submit::check_most;
 use crate::proactor::ops::timer::absolute;
+use crate::proactor::ops::writes::cost;
 use crate::proactor::ops::{Submitted, TRIED};
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{READ_PAUSED, WRITE_PAUSED};
@@ -282,7 +283,7 @@ impl<K: Kernel> Proactor<K> {
         let to = op.address.as_ref().expect("a send has an address");
         let is_unix = to.raw().is_unix();
         let moved = self.kernel.calls_mut().send_to(self.sources[index].fd, &op.buf, to);
-        *left = left.saturating_sub(moved.max(1) as usize);
+        *left = left.saturating_sub(cost(moved));
         self.sent_or_paused(index, slot, is_unix, moved);
     }
 
@@ -332,7 +333,7 @@ impl<K: Kernel> Proactor<K> {
             if sent == -(libc::EOPNOTSUPP as isize) {
                 return false;
             }
-            *left = left.saturating_sub(1);
+            *left = left.saturating_sub(cost(sent));
             self.sent_or_paused(index, head, is_unix, sent);
             return true;
         }

@@ -12,6 +12,7 @@ use crate::memory::buf::Buf;
 use crate::op::{Op, OpCode};
 use crate::proactor::Proactor;
 use crate::proactor::ops::submit::check_len;
+use crate::proactor::ops::writes::cost;
 use crate::proactor::ops::{Submitted, TRIED};
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{QUIET, STREAM};
@@ -110,7 +111,7 @@ impl<K: Kernel> Proactor<K> {
         } else {
             self.kernel.calls_mut().send(state.fd, state.kind(), &op.buf[from..])
         };
-        *left = left.saturating_sub(moved.max(1) as usize);
+        *left = left.saturating_sub(cost(moved));
         self.wrote(index, slot, moved, offered);
     }
 }

@@ -87,7 +87,7 @@ impl<K: Kernel> Proactor<K> {
         let told = !K::EDGES && self.sched.take_told(index, READABLE);
         if got.moved < 0 {
             let failed = self.read_blocked(index, got.moved);
-            if told && failed.is_none() {
+            if failed.is_none() && (told || is_interrupted(got.moved)) {
                 self.pause(index, READ_PAUSED);
             }
             return Err(vain(failed));
@@ -131,7 +131,7 @@ impl<K: Kernel> Proactor<K> {
         let told = !K::EDGES && self.sched.take_told(index, WRITABLE);
         if moved < 0 {
             let failed = self.write_blocked(index, moved);
-            if told && failed.is_none() {
+            if failed.is_none() && (told || is_interrupted(moved)) {
                 self.pause(index, WRITE_PAUSED);
             }
             return Err(vain(failed));
@@ -147,14 +147,24 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// Makes a call again for as long as signals interrupt it: no event would tell when to try again.
+/// How often a call is made that signals interrupt.
+const MOST_TRIES: usize = 100;
+
+fn is_interrupted(moved: isize) -> bool {
+    moved == -(libc::EINTR as isize)
+}
+
+/// Makes a call again if a signal interrupts it: no event would tell when to try again. If signals
+/// interrupt every one, a pause follows.
 fn uninterrupted<A>(mut attempt: impl FnMut() -> A, moved: impl Fn(&A) -> isize) -> A {
-    loop {
-        let answer = attempt();
-        if moved(&answer) != -(libc::EINTR as isize) {
-            return answer;
+    let mut answer = attempt();
+    for _ in 1..MOST_TRIES {
+        if !is_interrupted(moved(&answer)) {
+            break;
         }
+        answer = attempt();
     }
+    answer
 }
 
 /// What a call that moved nothing answers: the error of the system, or that it would block.

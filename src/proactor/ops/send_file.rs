@@ -20,6 +20,7 @@ use crate::op::payload::Payload;
 use crate::op::{Op, OpCode};
 use crate::proactor::ops::Submitted;
 use crate::proactor::ops::submit::MOST_BYTES;
+use crate::proactor::ops::writes::cost;
 use crate::proactor::parts::files::AssignedJob;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{INLINE_TICKET, RESERVED, STREAM, WRITE_PAUSED};
@@ -142,7 +143,7 @@ impl<K: Kernel> Proactor<K> {
         } else {
             return self.fetch(index, slot, file, offset);
         };
-        *left = left.saturating_sub(moved.max(1) as usize);
+        *left = left.saturating_sub(cost(moved));
         if moved < 0 {
             return self.write_stopped(index, slot, moved);
         }

@@ -20,6 +20,7 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::ops::reads::BULK;
 use crate::proactor::ops::submit::{MOST_BYTES, check_most};
+use crate::proactor::ops::writes::cost;
 use crate::proactor::parts::report::Stats;
 use crate::proactor::parts::state::{
     BYTES, CLOSING, FULL, QUIET, STREAM, SourceState, WRITABLE, WRITE_PAUSED, WRITES,
@@ -285,7 +286,7 @@ impl<K: Kernel> Proactor<K> {
             let bytes = &bytes[..bytes.len().min(most)];
             (self.kernel.calls_mut().send(state.fd, state.kind(), bytes), bytes.len())
         };
-        *left = left.saturating_sub(moved.max(1) as usize);
+        *left = left.saturating_sub(cost(moved));
         self.wrote(index, slot, moved, offered);
     }
 
@@ -372,7 +373,7 @@ impl<K: Kernel> Proactor<K> {
             [one] => self.kernel.calls_mut().send(state.fd, state.kind(), one),
             many => self.kernel.calls_mut().send_vectored(state.fd, state.kind(), many),
         };
-        *left = left.saturating_sub(moved.max(1) as usize);
+        *left = left.saturating_sub(cost(moved));
         let head = state.writes.head;
         if moved < 0 {
             return self.write_stopped(index, head, moved);

@@ -3,8 +3,16 @@
 
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
+use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::state::WRITE_PAUSED;
 use crate::words::error::ErrorKind;
+
+/// What an attempt to write counts for in its source's share: so many may move nothing in a turn,
+/// because signals interrupt them.
+#[inline]
+pub(in crate::proactor) fn cost(moved: isize) -> usize {
+    if moved > 0 { moved as usize } else { EMPTY_COST }
+}
 
 impl<K: Kernel> Proactor<K> {
     /// Tries the writes of a source for as long as they are worth trying and `left` bytes allow.

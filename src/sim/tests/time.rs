@@ -230,3 +230,37 @@ fn a_pause_after_progress_is_short() {
         assert_eq!(watcher.recv(there, &mut bytes).unwrap(), 1000);
     }
 }
+
+/// Signals interrupt every call, without end. A call of the program was made again for ever, and a
+/// write 262,144 times a turn.
+#[test]
+fn calls_that_are_always_interrupted_end() {
+    for completing in [false, true] {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        let mut watcher = watcher(&sim);
+        let (here, there) = attach_pair(&mut watcher, &sim);
+        assert_eq!(watcher.send(there, b"there").unwrap(), 5);
+        sim.set_faults(Faults { eintr: 1.0, ..Faults::none() });
+        let mut bytes = [0; 9];
+        for round in 1..9 {
+            let error = watcher.recv(here, &mut bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            assert!(watcher.send(here, b"!").is_err());
+            // What is there is told, but not at once again and again.
+            let start = sim.now();
+            watcher.submit(Op::readable(here)).unwrap();
+            wait_one(&mut watcher);
+            assert!(sim.now() - start >= Duration::from_micros(900), "round {round}");
+        }
+        assert!(sim.injected().eintr < 2000, "{:?}", sim.injected());
+        let before = sim.injected().eintr;
+        watcher.submit(Op::write(there, "!")).unwrap();
+        watcher.try_wait(&mut Completions::new()).unwrap();
+        let tries = sim.injected().eintr - before;
+        assert!(tries < 1000, "{tries} tries of a write");
+        sim.set_faults(Faults::none());
+        wait_one(&mut watcher);
+        assert_eq!(watcher.recv(here, &mut bytes).unwrap(), 6);
+    }
+}
