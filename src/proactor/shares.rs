@@ -46,7 +46,7 @@ impl Shares {
 
 /// Whether writes that hold so many swap buffers may hold as many more.
 fn fits(held: usize, more: usize, free: usize) -> bool {
-    held == 0 || held + more <= free
+    held == 0 || held.saturating_add(more) <= free
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -88,7 +88,9 @@ impl<K: Kernel> Proactor<K> {
     /// The reads of a source that holds its share begin to wait.
     #[cold]
     pub(in crate::proactor) fn wait_for_share(&mut self, index: u32) {
-        let held = self.held_by_writes(index).unwrap_or(0);
+        // All of them: with fewer the source would go on too early, its writes would be copied, and
+        // make room for the next read, without end.
+        let held = self.count_leases(index, usize::MAX - 1);
         self.stats.counters.share_waits += 1;
         let state = &mut self.sources[index];
         let key = state.name(index).key();
@@ -133,13 +135,12 @@ impl<K: Kernel> Proactor<K> {
 
     /// Resumes the sources whose share has grown, at most as many as there are free buffers.
     pub(in crate::proactor) fn retry_shares(&mut self) {
-        let scarce = self.memory.pool.is_scarce();
         let free = self.memory.pool.free_chunks();
         let mut left = free;
         while left > 0
             && let Some(&Reverse((held, _, key))) = self.sched.waits.shares.waiting.peek()
         {
-            if scarce && !fits(held, 2, free) {
+            if !fits(held, 2, free) {
                 return;
             }
             self.sched.waits.shares.waiting.pop();
