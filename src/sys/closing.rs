@@ -326,12 +326,13 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri cannot fork")]
     fn a_child_closes_what_waited_in_its_parent() {
         use crate::sys::fd::IntoRawFd;
-        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into_raw_fd();
+        // A socket: other tests hand files over, and their threads must not take it.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into_raw_fd();
         // A process of its own, in which all threads that close are busy.
         let said = fork::said_by_a_child(|| {
-            closer().lock()[0].threads = MOST_THREADS[0];
-            close_later(file, None);
-            let is_open = || descriptor::is_nonblocking(file).is_ok();
+            closer().lock()[1].threads = MOST_THREADS[1];
+            close_later(socket, None);
+            let is_open = || descriptor::is_nonblocking(socket).is_ok();
             let said = fork::said_by_a_child(|| {
                 let waited = is_open();
                 close_inherited();
@@ -344,6 +345,6 @@ mod tests {
             is_open() && said.is_none_or(|said| said)
         });
         assert!(said.is_none_or(|said| said));
-        descriptor::close(file).unwrap();
+        descriptor::close(socket).unwrap();
     }
 }
