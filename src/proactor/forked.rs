@@ -39,7 +39,7 @@ const KEPT: u32 = CLOSING
 impl<K: Kernel> Proactor<K> {
     /// Makes the driver usable in a forked child. Does nothing if the process was not forked.
     pub(super) fn renew(&mut self) -> io::Result<()> {
-        if self.check_fork().is_ok() {
+        if self.sources.check_fork().is_ok() {
             return Ok(());
         }
         if self.sources.closed {
@@ -70,7 +70,7 @@ impl<K: Kernel> Proactor<K> {
                 self.sources[index].flags |= READABLE | WRITABLE;
             }
         }
-        self.wake_for_idle();
+        self.time.wake_for_idle();
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl<K: Kernel> Proactor<K> {
     fn inherit(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
-                self.vacate_reserved(ticket);
+                self.ops.vacate_reserved(ticket);
                 self.refuse_reserved(ticket, op, Refusal::Forked);
             }
             // The operation that this request names ends anyway.

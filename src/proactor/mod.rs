@@ -26,8 +26,6 @@ mod turn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
-use ops::timer::moved_ticket;
-use ops::was_inline;
 use parts::files::Files;
 use parts::inbox::Inbox;
 use parts::kernel_ops::KernelOps;
@@ -56,7 +54,7 @@ use crate::sys::socket_option::SocketOption;
 use crate::sys::{closing, fork};
 use crate::words::address::Address;
 use crate::words::clock::{self, Deadline};
-use crate::words::error::{Limit, Refusal, Refused};
+use crate::words::error::{Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
 use crate::words::table::{MOST, Table};
@@ -138,60 +136,16 @@ impl<K: Kernel> Proactor<K> {
         if (K::COMPLETES || K::FILES) && state.has(ABORTING) { None } else { Some(state) }
     }
 
-    /// Why a source was not found.
-    #[cold]
-    fn stale(&self) -> Refusal {
-        if self.sources.closed { Refusal::Closed } else { Refusal::Stale }
-    }
-
-    #[inline(always)]
-    fn check_fork(&self) -> Result<(), Refusal> {
-        if self.sources.forks.generation == fork::generation() {
-            Ok(())
-        } else {
-            Err(Refusal::Forked)
-        }
-    }
-
-    #[inline]
-    fn check_open(&self) -> Result<(), Refusal> {
-        self.check_fork()?;
-        if self.sources.closed { Err(Refusal::Closed) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn ticket(&self, slot: u32) -> Ticket {
-        use crate::words::table::Entry;
-        let op = &self.ops[slot];
-        if was_inline(op) {
-            return moved_ticket(op.source, op.count);
-        }
-        Ticket::from_parts(slot, op.generation())
-    }
-
-    /// Whether there can be another source.
-    #[inline]
-    fn check_room(&self) -> Result<(), Refusal> {
-        self.check_open()?;
-        let is_full = self.sources.table.len() >= self.sources.table.limit();
-        if is_full { Err(self.full_of_sources()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn full_of_sources(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Sources, count: self.config.max_sources as usize }
-    }
-
     fn adopt(&mut self, handle: Handle, flags: u32) -> Result<Source, Refused<Handle>> {
         let reject = |op, reason| Err(Refused { value: op, reason });
-        if let Err(reason) = self.check_room() {
+        if let Err(reason) = self.sources.check_room() {
             return reject(handle, reason);
         }
         if !self.kernel.calls().accepts(&handle) {
             return reject(handle, Refusal::NoDescriptor);
         }
         let Some((index, generation)) = self.sources.table.occupy() else {
-            return reject(handle, self.full_of_sources());
+            return reject(handle, self.sources.full());
         };
         self.open(index, handle, flags);
         let source = Source::from_parts(index, generation);
@@ -256,7 +210,7 @@ impl<K: Kernel> Driver for Proactor<K> {
         if kind.is_of_process() {
             return Err(Refusal::Unsupported);
         }
-        if !state.is_idle() || self.is_at_work(source.index()) {
+        if !state.is_idle() || self.files.is_at_work(&self.sources, source.index()) {
             return Err(Refusal::Busy);
         }
         if flags & REGISTERED != 0 {
@@ -279,13 +233,13 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn listen(&mut self, address: &Address, options: ListenOptions) -> io::Result<Source> {
         // Check before the kernel binds the address.
-        self.check_room()?;
+        self.sources.check_room()?;
         let handle = self.kernel.calls_mut().listen(address, options)?;
         Ok(self.adopt(handle, 0)?)
     }
 
     fn bind_datagram(&mut self, at: &Address, options: DatagramOptions) -> io::Result<Source> {
-        self.check_room()?;
+        self.sources.check_room()?;
         let handle = self.kernel.calls_mut().bind_datagram(at, options)?;
         Ok(self.adopt(handle, 0)?)
     }
@@ -300,7 +254,7 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn abort(&mut self, source: Source) -> bool {
         self.take_arrived(source);
-        if self.check_fork().is_err() {
+        if self.sources.check_fork().is_err() {
             return false;
         }
         match self.is_left_in_queue(source) {
@@ -311,11 +265,11 @@ impl<K: Kernel> Driver for Proactor<K> {
 
     fn cancel_all(&mut self, source: Source) -> usize {
         self.take_arrived(source);
-        if self.check_fork().is_ok() { self.cancel_source(source) } else { 0 }
+        if self.sources.check_fork().is_ok() { self.cancel_source(source) } else { 0 }
     }
 
     fn close(&mut self) {
-        if self.check_fork().is_ok() {
+        if self.sources.check_fork().is_ok() {
             self.close_all();
         }
     }
@@ -345,7 +299,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn set_token(&mut self, source: Source, token: u64) -> Result<(), Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         self.take_arrived(source);
         let stale = self.why_missing(source);
         let state = self.state(source).filter(|state| !state.has(RESERVED | CONNECTING));
@@ -398,7 +352,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn pool(&mut self) -> Result<&mut Pool, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         Ok(&mut self.memory.pool)
     }
 
@@ -415,12 +369,12 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         self.move_deadline(ticket, op::due_ns(due))
     }
 
     fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         Ok(self.has_not_ended(ticket))
     }
 
@@ -433,7 +387,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {
-        if !self.sched.waits.is_empty() && self.check_fork().is_ok() {
+        if !self.sched.waits.is_empty() && self.sources.check_fork().is_ok() {
             // The program may have vacated slots or returned memory since the last turn.
             self.retry_between_turns();
         }
@@ -449,7 +403,7 @@ impl<K: Kernel> Driver for Proactor<K> {
     }
 
     fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         self.kernel.pollable().ok_or(Refusal::Unsupported)
     }
 
@@ -499,7 +453,8 @@ impl<K: Kernel> Drop for Proactor<K> {
         let begun = K::COMPLETES || at_work > 0;
         // One second for all steps together.
         let until = Instant::now() + Duration::from_nanos(crate::memory::leaked::PATIENCE_NS);
-        let last = Last { is_ours: self.check_fork().is_ok(), begun, until, proactor: self };
+        let last =
+            Last { is_ours: self.sources.check_fork().is_ok(), begun, until, proactor: self };
         if last.begun && last.is_ours {
             let proactor = &mut *last.proactor;
             proactor.close_all();

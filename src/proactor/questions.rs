@@ -4,7 +4,7 @@ use std::io;
 
 use crate::kernel::{Calls, Kernel};
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{ABORTING, CONNECTING, INLINE_TICKET, RESERVED, SourceState};
+use crate::proactor::parts::state::{CONNECTING, INLINE_TICKET, RESERVED};
 use crate::sys::fd::RawFd;
 use crate::words::address::Address;
 use crate::words::error::Refusal;
@@ -16,9 +16,9 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn queued_bytes_of_other(&self, source: Source) -> Result<usize, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         // Nothing is queued yet on a source whose name is reserved for another thread.
-        self.peek(source).map(|_| 0).ok_or(self.stale())
+        self.sources.peek(source).map(|_| 0).ok_or(self.sources.stale())
     }
 
     /// Whether an operation has not ended. An operation whose request the loop has not taken yet
@@ -26,14 +26,11 @@ impl<K: Kernel> Proactor<K> {
     pub(super) fn has_not_ended(&self, ticket: Ticket) -> bool {
         match ticket.index() & INLINE_TICKET {
             0 => self.ops.table.look(ticket.index(), ticket.generation()).is_some(),
-            _ => self.is_inline(ticket) || self.moved_read(ticket).is_some(),
+            _ => {
+                self.sources.is_inline(ticket)
+                    || self.sources.moved_read(&self.ops, ticket).is_some()
+            }
         }
-    }
-
-    /// The state of a source, to look at.
-    pub(super) fn peek(&self, source: Source) -> Option<&SourceState> {
-        let state = self.sources.table.look(source.index(), source.generation())?;
-        if state.has(ABORTING) { None } else { Some(state) }
     }
 
     /// Asks the kernel about a source. The source may be one that another thread has attached, in a
@@ -43,8 +40,8 @@ impl<K: Kernel> Proactor<K> {
         source: Source,
         ask: impl Fn(&K, RawFd) -> io::Result<Address>,
     ) -> Result<Address, Refusal> {
-        self.check_fork()?;
-        let answer = match self.peek(source) {
+        self.sources.check_fork()?;
+        let answer = match self.sources.peek(source) {
             Some(state) if state.has(RESERVED) => self.inbox.remote.look_for(source, |handle| {
                 match self.kernel.calls().accepts(handle) {
                     true => ask(&self.kernel, handle.raw()),
@@ -57,12 +54,12 @@ impl<K: Kernel> Proactor<K> {
             },
             _ => None,
         };
-        answer.ok_or(self.stale())?.map_err(Refusal::from_io)
+        answer.ok_or(self.sources.stale())?.map_err(Refusal::from_io)
     }
 
     /// Whether the connect of this source has failed or goes on.
     pub(super) fn is_unconnected(&self, source: Source) -> bool {
-        let state = self.peek(source).filter(|state| !state.has(RESERVED | CONNECTING));
+        let state = self.sources.peek(source).filter(|state| !state.has(RESERVED | CONNECTING));
         state.is_some_and(|state| state.fd < 0)
     }
 }

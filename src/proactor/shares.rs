@@ -18,14 +18,11 @@ use std::collections::BinaryHeap;
 
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
-use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::state::{HELD, WRITES};
 
 /// Stale entries are dropped when there are more than this, and more than twice as many entries as
 /// sources that wait.
 const MOST_GONE: usize = 64;
-/// A queue of more writes than this counts as one that holds its share: nobody counts its leases.
-const MOST_COUNTED: usize = 4096;
 
 /// The sources whose reads wait because of their writes.
 #[derive(Debug, Default)]
@@ -63,26 +60,9 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn held_by_writes(&mut self, index: u32) -> Option<usize> {
         let free = self.memory.pool.free_chunks();
-        let held = self.count_leases(index, free);
+        let held = self.ops.count_leases(self.sources[index].writes.head, free);
         // The read takes a free buffer, and its bytes may join the writes.
         (!fits(held, 2, free)).then_some(held)
-    }
-
-    /// The number of leases in the queued writes of a source. It counts up to `most` and the leases
-    /// of one more write.
-    fn count_leases(&self, index: u32, most: usize) -> usize {
-        let mut slots = Slots(self.sources[index].writes.head);
-        let (mut held, mut looks) = (0, 0);
-        while let Some(slot) = slots.next(&self.ops)
-            && held <= most
-        {
-            held += self.ops[slot].buf.pool_leases();
-            looks += 1;
-            if looks == MOST_COUNTED {
-                return most + 1;
-            }
-        }
-        held
     }
 
     /// The reads of a source that holds its share begin to wait.
@@ -90,7 +70,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn wait_for_share(&mut self, index: u32) {
         // All of them: with fewer the source would go on too early, its writes would be copied, and
         // make room for the next read, without end.
-        let held = self.count_leases(index, usize::MAX - 1);
+        let held = self.ops.count_leases(self.sources[index].writes.head, usize::MAX - 1);
         self.stats.counters.share_waits += 1;
         let state = &mut self.sources[index];
         let key = state.name(index).key();
@@ -167,7 +147,9 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn copy_beyond_share(&mut self, index: u32, slot: u32) {
         let free = self.memory.pool.free_chunks();
-        if self.ops[slot].buf.pool_leases() > 0 && self.count_leases(index, free) > free {
+        if self.ops[slot].buf.pool_leases() > 0
+            && self.ops.count_leases(self.sources[index].writes.head, free) > free
+        {
             let (leases, bytes) = self.ops[slot].buf.copy_leases();
             self.stats.counters.copied_leases += leases;
             self.stats.counters.copied_bytes += bytes;

@@ -50,11 +50,11 @@ impl<K: Kernel> Proactor<K> {
         match self.kernel.calls_mut().accept(state.fd, state.kind()) {
             Ok(handle) => {
                 self.outbox.accepted += 1;
-                self.no_errors(slot);
+                (self.ops[slot].count, self.ops[slot].offset) = (0, 0);
                 self.finish_read(index, slot, Ok(Done::Accepted(handle)));
             }
             Err(libc::EAGAIN) => {
-                self.no_errors(slot);
+                (self.ops[slot].count, self.ops[slot].offset) = (0, 0);
                 self.block_read(index);
             }
             Err(errno) if net::is_of_connection(errno) => self.accept_failed(index, slot, errno),
@@ -69,10 +69,6 @@ impl<K: Kernel> Proactor<K> {
             }
             Err(errno) => self.fail(slot, ErrorKind::Os(errno)),
         }
-    }
-
-    fn no_errors(&mut self, slot: u32) {
-        (self.ops[slot].count, self.ops[slot].offset) = (0, 0);
     }
 
     /// The connection is gone, or a signal came: the next accept may succeed. But a seccomp filter

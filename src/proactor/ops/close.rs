@@ -7,7 +7,7 @@ use crate::op::OpCode;
 use crate::proactor::Proactor;
 use crate::proactor::ops::Submitted;
 use crate::proactor::parts::report::Stats;
-use crate::proactor::parts::state::{ABORTING, CLOSING, READ_BUSY, WRITABLE, WRITES};
+use crate::proactor::parts::state::{CLOSING, READ_BUSY, WRITABLE};
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, Ticket};
@@ -91,22 +91,10 @@ impl<K: Kernel> Proactor<K> {
         }
         let state = &self.sources[index];
         let (source, token) = (state.name(index), self.ops[slot].token);
-        let ticket = self.ticket(slot);
+        let ticket = self.ops.ticket(slot);
         self.remove(slot);
         self.abort_source(source);
         self.outbox.push(OpCode::Close, source, ticket, token, Ok(Done::Closed));
-    }
-
-    /// A shutdown or a close has failed. The source takes operations again, unless it is aborted.
-    pub(in crate::proactor) fn close_failed(&mut self, index: u32, code: OpCode) {
-        let state = &mut self.sources[index];
-        if code == OpCode::Close && !state.has(ABORTING) {
-            state.flags &= !CLOSING;
-            if !state.has(WRITES) {
-                // The close may have waited for a read. No event tells the next write to begin.
-                state.flags |= WRITABLE;
-            }
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::words::source::{Source, SourceKind, Ticket};
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_connect(&mut self, op: &mut Op, token: u64) -> Submitted {
-        self.check_open()?;
+        self.sources.check_open()?;
         if !op.payload.is_address() {
             return Err(Refusal::Unsupported);
         }
@@ -59,7 +59,7 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
     ) -> Result<(Source, Ticket), Refusal> {
         let Some((index, generation)) = self.sources.table.occupy() else {
-            return Err(self.full_of_sources());
+            return Err(self.sources.full());
         };
         let ticket = self.place(OpCode::Connect, index, token);
         let ticket = ticket.inspect_err(|_| self.sources.table.vacate(index))?;

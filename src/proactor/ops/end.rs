@@ -64,7 +64,7 @@ impl<K: Kernel> Proactor<K> {
     ) {
         let op = &self.ops[slot];
         let (code, token) = (op.code, op.token);
-        let ticket = self.ticket(slot);
+        let ticket = self.ops.ticket(slot);
         let has_none = code.names_no_source() && op.count != OF_SOURCE;
         let source = if has_none { Source::NONE } else { self.sources[index].name(index) };
         self.remove(slot);
@@ -115,7 +115,7 @@ impl<K: Kernel> Proactor<K> {
         if self.ops[slot].code.family() == Family::Connect && self.ops[slot].count != 0 {
             return self.fail_connect(slot, kind);
         }
-        let (ticket, told_code) = (self.ticket(slot), self.told_code(slot));
+        let (ticket, told_code) = (self.ops.ticket(slot), self.ops.told_code(&self.sources, slot));
         self.unlink(slot);
         let op = &mut self.ops[slot];
         let (index, code, token, moved) = (op.source, op.code, op.token, op.moved);
@@ -136,7 +136,7 @@ impl<K: Kernel> Proactor<K> {
         }
         match code.family() {
             Family::Connect => self.close_source(index),
-            Family::Close => self.close_failed(index, code),
+            Family::Close => self.sources.close_failed(index, code),
             _ if code.tears() && moved > 0 && !ends_source(kind) => {
                 // The stream has a hole now: the writes queued behind it must not go out.
                 while self.sources[index].writes.head != NIL {
@@ -160,23 +160,6 @@ impl<K: Kernel> Proactor<K> {
         if is_write && self.need_no_room(index) || freed {
             self.enqueue(index);
         }
-    }
-
-    /// Whether a shutdown, a close or an empty write is at the head of the writes. It may succeed
-    /// even if the socket is full.
-    pub(in crate::proactor) fn need_no_room(&mut self, index: u32) -> bool {
-        let state = &mut self.sources[index];
-        let head = state.writes.head;
-        let needs_none = head != NIL
-            && match self.ops[head].code.family() {
-                Family::Close => true,
-                Family::Write => is_nothing(state, &self.ops[head]),
-                _ => false,
-            };
-        if needs_none {
-            state.flags |= WRITABLE;
-        }
-        needs_none
     }
 
     /// Ends the wait for a lease: the read that waited may be gone, and the next read may need no
@@ -263,13 +246,6 @@ impl<K: Kernel> Proactor<K> {
         self.ops.table.find(slot, generation).is_none()
     }
 
-    /// Whether a ticket belongs to a read that rests in its source.
-    pub(in crate::proactor) fn is_inline(&self, ticket: Ticket) -> bool {
-        self.sources.table.peek(ticket.index() & !INLINE_TICKET).is_some_and(|state| {
-            state.has(INLINE_READ) && state.read_generation == ticket.generation()
-        })
-    }
-
     /// Takes the requests of other threads if the submission of this ticket may be among them:
     /// another thread may have told the program the ticket before the loop took the request.
     pub(in crate::proactor) fn take_submitted(&mut self, ticket: Ticket) {
@@ -282,11 +258,11 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn cancel_ticket(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.index();
         if slot & INLINE_TICKET != 0 {
-            if self.is_inline(ticket) {
+            if self.sources.is_inline(ticket) {
                 self.fail_inline_read(slot & !INLINE_TICKET, ErrorKind::Cancelled);
                 return true;
             }
-            let moved = self.moved_read(ticket);
+            let moved = self.sources.moved_read(&self.ops, ticket);
             if let Some(slot) = moved {
                 self.fail(slot, ErrorKind::Cancelled);
             }
@@ -315,9 +291,9 @@ impl<K: Kernel> Proactor<K> {
             return 0;
         }
         let before = self.outbox.batch.len();
-        let told = self.count_ending(source.index());
+        let told = self.ops.count_ending(&self.sources, source.index());
         self.end_operations(source.index(), ErrorKind::Cancelled);
-        let told = self.count_ending(source.index()) - told;
+        let told = self.ops.count_ending(&self.sources, source.index()) - told;
         let count = self.outbox.batch.len() - before + told;
         if K::COMPLETES && self.kernel_ops.cancels_pending {
             self.reap();
@@ -406,7 +382,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn is_in_kernel(&self, index: u32) -> bool {
         let state = &self.sources[index];
         state.has(READ_BUSY | WRITE_BUSY)
-            || state.kind() == SourceKind::File && self.is_at_work(index)
+            || state.kind() == SourceKind::File && self.files.is_at_work(&self.sources, index)
     }
 
     /// Whether a source can be closed at once: it has no operations, here or in the kernel, and its
@@ -529,7 +505,9 @@ impl<K: Kernel> Proactor<K> {
         self.sources.observe_forks();
         let sources: Vec<u32> = self.sources.table.occupied().collect();
         for index in sources {
-            if self.sources[index].kind() == SourceKind::File && self.is_at_work(index) {
+            if self.sources[index].kind() == SourceKind::File
+                && self.files.is_at_work(&self.sources, index)
+            {
                 // A thread still uses the descriptor, so its number must not be given to another
                 // file.
                 continue;
@@ -539,6 +517,23 @@ impl<K: Kernel> Proactor<K> {
                 self.close_descriptor(index, waits);
             }
         }
+    }
+
+    /// Whether a shutdown, a close or an empty write is at the head of the writes. It may succeed
+    /// even if the socket is full.
+    pub(in crate::proactor) fn need_no_room(&mut self, index: u32) -> bool {
+        let state = &mut self.sources[index];
+        let head = state.writes.head;
+        let needs_none = head != NIL
+            && match self.ops[head].code.family() {
+                Family::Close => true,
+                Family::Write => is_nothing(state, &self.ops[head]),
+                _ => false,
+            };
+        if needs_none {
+            state.flags |= WRITABLE;
+        }
+        needs_none
     }
 }
 

@@ -26,7 +26,7 @@ use crate::kernel::{Calls, Kernel};
 use crate::memory::buf::Buf;
 use crate::op::operation::InFlight;
 use crate::op::payload::Payload;
-use crate::op::{Family, Op, OpCode};
+use crate::op::{Op, OpCode};
 use crate::proactor::ops::submit::check_len;
 use crate::proactor::ops::{Submitted, send_file};
 use crate::proactor::parts::state::ABORTING;
@@ -37,6 +37,7 @@ use crate::words::error::{Error, ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Source, SourceKind, Ticket};
 use crate::words::table::NIL;
+use crate::workers::DEFAULT_THREADS;
 
 /// Checks that an operation can move `len` bytes at this offset. `MOST_OFFSET` also stands for all
 /// larger offsets, which an operation cannot carry.
@@ -246,7 +247,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives the kernel the rest of an operation. False if the kernel does not do it.
     fn start_in_kernel(&mut self, slot: u32) -> bool {
-        let ticket = self.ticket(slot);
+        let ticket = self.ops.ticket(slot);
         let op = &mut self.ops[slot];
         if op.buf.parts().len() > MOST_VECTORS {
             return false;
@@ -315,7 +316,8 @@ impl<K: Kernel> Proactor<K> {
             waits,
             counts.handed_back,
         );
-        let threads = format!("{} of {} threads", self.files.threads(), self.most_threads());
+        let most = self.config.threads.unwrap_or(DEFAULT_THREADS);
+        let threads = format!("{} of {most} threads", self.files.threads());
         let blocking = "blocking calls; jobs and look-ups on half of the threads at most";
         explain.row("files, jobs", threads, blocking, counts.jobs);
         let lock = "into the page cache: more threads would contend for the file's lock";
@@ -431,15 +433,6 @@ impl<K: Kernel> Proactor<K> {
         self.finish_file(slot, Err(Error::new(kind, moved, buf)), is_late);
     }
 
-    /// The code that the completion of an operation has. (A job of a thread closes a file: see
-    /// `close_late`.)
-    pub(in crate::proactor) fn told_code(&self, slot: u32) -> OpCode {
-        let op = &self.ops[slot];
-        let is_job = op.code.family() == Family::Job;
-        let closes = is_job && op.source != NIL && self.sources[op.source].fd < 0;
-        if closes { OpCode::Close } else { op.code }
-    }
-
     /// Delivers the result of work on a file, or of a job.
     pub(in crate::proactor) fn finish_file(
         &mut self,
@@ -450,7 +443,7 @@ impl<K: Kernel> Proactor<K> {
         let op = &mut self.ops[slot];
         op.in_flight = InFlight::No;
         let (index, token) = (op.source, op.token);
-        let (code, ticket) = (self.told_code(slot), self.ticket(slot));
+        let (code, ticket) = (self.ops.told_code(&self.sources, slot), self.ops.ticket(slot));
         let source = self.sources.name(index);
         self.remove(slot);
         let done = Completion::new(code, source, ticket, token, result).with_late(is_late);
@@ -458,15 +451,9 @@ impl<K: Kernel> Proactor<K> {
         self.file_left(index);
     }
 
-    /// Whether the kernel or workers have work on a file.
-    pub(in crate::proactor) fn is_at_work(&self, index: u32) -> bool {
-        self.sources[index].polls != NIL
-            || self.files.fetched_files.values().any(|&reading| reading == index)
-    }
-
     /// Work on a file has ended: a close that waits for it is tried, or an aborted source closes.
     pub(in crate::proactor) fn file_left(&mut self, index: u32) {
-        if index == NIL || self.is_at_work(index) {
+        if index == NIL || self.files.is_at_work(&self.sources, index) {
             return;
         }
         if self.sources[index].has(ABORTING) {
@@ -489,7 +476,7 @@ impl<K: Kernel> Proactor<K> {
             };
             self.ops[slot].buf = thread_job.into_buf();
         } else {
-            let key = self.ticket(slot).key();
+            let key = self.ops.ticket(slot).key();
             self.kernel.stop_file(key);
             return false;
         }

@@ -20,7 +20,7 @@ use crate::proactor::Proactor;
 use crate::proactor::ops::{Submitted, send_file};
 use crate::proactor::parts::files::AssignedJob;
 use crate::proactor::parts::state::{ABORTING, CLOSING, REGISTERED, WRITABLE};
-use crate::words::error::{Error, ErrorKind, Limit, Refusal};
+use crate::words::error::{ErrorKind, Limit, Refusal};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
 use crate::words::table::NIL;
 use crate::workers::{DEFAULT_THREADS, Finished, JobClass, Lane, Workers};
@@ -85,7 +85,7 @@ impl<K: Kernel> Proactor<K> {
         token: u64,
         job: &Job,
     ) -> Result<(u32, Ticket), Refusal> {
-        self.check_open()?;
+        self.sources.check_open()?;
         let has_threads = K::FILES || (K::JOBS && job.is_slow());
         if !has_threads {
             return Err(Refusal::NoFiles);
@@ -108,7 +108,7 @@ impl<K: Kernel> Proactor<K> {
             self.fail_reads(index, ErrorKind::Aborted);
             self.fail_polls(index, ErrorKind::Aborted);
         }
-        let busy = self.is_at_work(index);
+        let busy = self.files.is_at_work(&self.sources, index);
         let state = &mut self.sources[index];
         if busy {
             // The work on the file must end first. Its end makes the loop try the close again.
@@ -132,7 +132,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Gives a thread, or the kernel, a descriptor to close. This takes no place among the jobs.
     fn give_close(&mut self, slot: u32, handle: Handle) {
-        let key = self.ticket(slot).key();
+        let key = self.ops.ticket(slot).key();
         self.files.jobs.insert(slot, AssignedJob::Close);
         if K::JOBS {
             match self.kernel.start_job(key, ThreadJob::Close(handle)) {
@@ -184,7 +184,7 @@ impl<K: Kernel> Proactor<K> {
         class: JobClass,
         work: ThreadJob,
     ) -> Result<(), (ThreadJob, Refusal)> {
-        let job = self.assign(self.ticket(slot).key(), lane, class, work)?;
+        let job = self.assign(self.ops.ticket(slot).key(), lane, class, work)?;
         self.files.jobs.insert(slot, job);
         self.ops[slot].in_flight = InFlight::Started;
         Ok(())
@@ -201,7 +201,7 @@ impl<K: Kernel> Proactor<K> {
         if K::JOBS {
             return self.give_to_kernel(key, work);
         }
-        let threads = self.most_threads();
+        let threads = self.config.threads.unwrap_or(DEFAULT_THREADS);
         let (jobs, remote) = (self.config.max_jobs, &self.inbox.remote);
         let workers = self
             .files
@@ -215,10 +215,6 @@ impl<K: Kernel> Proactor<K> {
             }
             Err(rejected) => Err((rejected.value, rejected.reason)),
         }
-    }
-
-    pub(in crate::proactor) fn most_threads(&self) -> usize {
-        self.config.threads.unwrap_or(DEFAULT_THREADS)
     }
 
     /// Takes what workers and closing threads have done.
@@ -235,7 +231,7 @@ impl<K: Kernel> Proactor<K> {
                 self.fetched(key, bytes, error);
                 continue;
             }
-            let Some((slot, is_late)) = self.take_ended(key) else { continue };
+            let Some((slot, is_late)) = self.files.take_ended(&mut self.ops, key) else { continue };
             match result {
                 Ok(outcome) => self.job_done(slot, outcome, is_late),
                 Err(panic) => self.finish_file(slot, Err(parts::panicked(&panic)), is_late),
@@ -244,19 +240,10 @@ impl<K: Kernel> Proactor<K> {
         while let Some((_, closed)) = &self.files.closed
             && let Ok((key, result)) = closed.try_recv()
         {
-            let Some((slot, is_late)) = self.take_ended(key) else { continue };
+            let Some((slot, is_late)) = self.files.take_ended(&mut self.ops, key) else { continue };
             self.job_done(slot, end_of(result.map(|()| Value::Closed)), is_late);
         }
         self.unpark_files();
-    }
-
-    /// The operation whose job has ended, and whether it was told to end.
-    fn take_ended(&mut self, key: u64) -> Option<(u32, bool)> {
-        let slot = key as u32;
-        self.files.jobs.remove(&slot);
-        let op = self.ops.table.find_key(slot, (key >> 32) as u32);
-        debug_assert!(op.is_some(), "a slot is kept until the job has ended");
-        Some((slot, op?.in_flight.ending().is_some()))
     }
 
     /// Gives the workers the parked operations for which there is room among the jobs.
@@ -317,7 +304,7 @@ impl<K: Kernel> Proactor<K> {
             (OpCode::WriteAt, Ok(_)) => Ok(Done::Written { buf, bytes: moved }),
             (_, result) => parts::ended(JobEnd { result, buf, bytes }),
         };
-        let result = self.count_written(slot, result);
+        let result = self.ops.count_written(slot, result);
         self.finish_file(slot, result, is_late);
     }
 
@@ -356,22 +343,10 @@ impl<K: Kernel> Proactor<K> {
                 self.fetched(key, bytes, error);
                 continue;
             }
-            let Some((slot, is_late)) = self.take_ended(key) else { continue };
-            let result = self.count_written(slot, result);
+            let Some((slot, is_late)) = self.files.take_ended(&mut self.ops, key) else { continue };
+            let result = self.ops.count_written(slot, result);
             self.finish_file(slot, result, is_late);
         }
         self.unpark_files();
-    }
-
-    /// If a write fails, the result also counts the bytes that the kernel had written before a
-    /// thread started the write again.
-    fn count_written(&self, slot: u32, result: Result<Done, Error>) -> Result<Done, Error> {
-        let op = &self.ops[slot];
-        result.map_err(|error| match op.code {
-            OpCode::WriteAt if error.bytes() < op.moved as usize => {
-                Error::new(error.kind(), op.moved, error.into_buf())
-            }
-            _ => error,
-        })
     }
 }

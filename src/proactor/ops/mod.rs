@@ -76,7 +76,7 @@ impl<K: Kernel> Proactor<K> {
         self.ops.given = None;
         let op = self.ops.table.find(ticket.index(), ticket.generation());
         if op.is_some_and(|op| op.reserved) {
-            self.vacate_reserved(ticket);
+            self.ops.vacate_reserved(ticket);
         }
     }
 
@@ -147,7 +147,7 @@ impl<K: Kernel> Proactor<K> {
     /// The refusal of a quiet operation that is no write.
     #[cold]
     fn why_not_quiet(&self) -> Refusal {
-        self.check_open().err().unwrap_or(Refusal::Unsupported)
+        self.sources.check_open().err().unwrap_or(Refusal::Unsupported)
     }
 
     #[cold]
@@ -271,6 +271,6 @@ impl<K: Kernel> Submit for Proactor<K> {
     }
 
     fn cancel(&mut self, ticket: Ticket) -> bool {
-        self.check_fork().is_ok() && self.cancel_ticket(ticket)
+        self.sources.check_fork().is_ok() && self.cancel_ticket(ticket)
     }
 }

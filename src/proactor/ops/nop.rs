@@ -10,7 +10,7 @@ use crate::words::source::Source;
 impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_nop(&mut self, token: u64) -> Submitted {
-        self.check_open()?;
+        self.sources.check_open()?;
         self.check_completions()?;
         self.stats.submitted[OpCode::Nop as usize] += 1;
         let ticket = self.ended_ticket();

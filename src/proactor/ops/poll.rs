@@ -39,13 +39,6 @@ impl<K: Kernel> Proactor<K> {
         Ok(ticket)
     }
 
-    /// The conditions that the polls of a source wait for, if it has any polls.
-    pub(in crate::proactor) fn polled_for(&self, index: u32) -> Option<Ready> {
-        let flags = self.sources[index].flags;
-        let polls = self.ops.queue(self.sources[index].polls);
-        polls.filter_map(|op| awaited(op, flags)).reduce(|all, on| all | on)
-    }
-
     /// Answers the polls of a source whose conditions hold.
     pub(in crate::proactor) fn run_polls(&mut self, index: u32) {
         self.sources[index].flags &= !POLLED;
@@ -102,7 +95,7 @@ impl<K: Kernel> Proactor<K> {
         if !self.ops[slot].multishot {
             return self.finish_write(index, slot, result);
         }
-        let (source, ticket) = (self.sources[index].name(index), self.ticket(slot));
+        let (source, ticket) = (self.sources[index].name(index), self.ops.ticket(slot));
         let (code, token) = (self.ops[slot].code, self.ops[slot].token);
         self.stats.continued += 1;
         let done = Completion::new(code, source, ticket, token, result).with_more(true);
@@ -123,6 +116,13 @@ impl<K: Kernel> Proactor<K> {
                 self.finish_write(index, slot, Ok(Done::Drained));
             }
         }
+    }
+
+    /// The conditions that the polls of a source wait for, if it has any polls.
+    pub(in crate::proactor) fn polled_for(&self, index: u32) -> Option<Ready> {
+        let flags = self.sources[index].flags;
+        let polls = self.ops.queue(self.sources[index].polls);
+        polls.filter_map(|op| awaited(op, flags)).reduce(|all, on| all | on)
     }
 }
 

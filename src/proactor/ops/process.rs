@@ -27,11 +27,11 @@ impl<K: Kernel> Proactor<K> {
         kind: SourceKind,
         make: impl FnOnce(&mut K::Calls) -> Result<RawFd, i32>,
     ) -> Result<Source, Refusal> {
-        self.check_room()?;
+        self.sources.check_room()?;
         let fd = make(self.kernel.calls_mut()).map_err(of_process)?;
         let Some((index, generation)) = self.sources.table.occupy() else {
             self.kernel.close(fd);
-            return Err(self.full_of_sources());
+            return Err(self.sources.full());
         };
         self.sources.observe_forks();
         let duplicated = if self.sources.is_inherited(index) { DUPLICATED } else { 0 };

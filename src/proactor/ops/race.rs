@@ -22,6 +22,7 @@ use crate::memory::buf::Buf;
 use crate::op::{OpCode, due_ns};
 use crate::proactor::Proactor;
 use crate::proactor::ops::timer::absolute;
+use crate::proactor::parts::operations::Operations;
 use crate::proactor::parts::state::{
     CONNECTING, POLLED, READ_PAUSED, READABLE, REGISTERED, WRITABLE, WRITE_PAUSED,
 };
@@ -77,6 +78,23 @@ fn interleave(addresses: Vec<Address>) -> Vec<Address> {
     }
 }
 
+impl Operations {
+    pub(in crate::proactor) fn note_failure(&mut self, slot: u32, errno: i32) {
+        if let Some(race) = self.races.get_mut(&slot) {
+            race.errno = errno;
+        }
+    }
+
+    /// One entry in the heap stands for the deadline of a connect and for its next attempt.
+    pub(in crate::proactor) fn set_connect_timer(&mut self, slot: u32) {
+        let Some(race) = self.races.get(&slot) else { return };
+        match race.next_ns.min(race.due_ns) {
+            NEVER => self.deadlines.remove(slot),
+            at_ns => self.deadlines.set(slot, at_ns),
+        }
+    }
+}
+
 impl<K: Kernel> Proactor<K> {
     /// Makes a source, and begins to connect it.
     pub(in crate::proactor) fn connect_source(
@@ -84,7 +102,7 @@ impl<K: Kernel> Proactor<K> {
         addresses: Vec<Address>,
         options: ConnectOptions,
     ) -> Result<(Source, Ticket), Refusal> {
-        self.check_room()?;
+        self.sources.check_room()?;
         let Some(first) = addresses.first() else { return Err(Refusal::NoAddress) };
         let is_unix = first.raw().is_unix();
         let kind = if is_unix { SourceKind::UnixStream } else { SourceKind::Stream };
@@ -130,7 +148,7 @@ impl<K: Kernel> Proactor<K> {
                 },
                 Err(errno) => errno,
             };
-            self.note_failure(slot, errno);
+            self.ops.note_failure(slot, errno);
         }
         let Some(race) = self.ops.races.get_mut(&slot) else { return };
         if race.attempts.is_empty() {
@@ -142,22 +160,7 @@ impl<K: Kernel> Proactor<K> {
             true => NEVER,
             false => self.kernel.now_ns().saturating_add(race.delay_ns),
         };
-        self.set_connect_timer(slot);
-    }
-
-    fn note_failure(&mut self, slot: u32, errno: i32) {
-        if let Some(race) = self.ops.races.get_mut(&slot) {
-            race.errno = errno;
-        }
-    }
-
-    /// One entry in the heap stands for the deadline of a connect and for its next attempt.
-    fn set_connect_timer(&mut self, slot: u32) {
-        let Some(race) = self.ops.races.get(&slot) else { return };
-        match race.next_ns.min(race.due_ns) {
-            NEVER => self.ops.deadlines.remove(slot),
-            at_ns => self.ops.deadlines.set(slot, at_ns),
-        }
+        self.ops.set_connect_timer(slot);
     }
 
     /// Gives the connect of a source another deadline.
@@ -165,7 +168,7 @@ impl<K: Kernel> Proactor<K> {
         if let Some(race) = self.ops.races.get_mut(&slot) {
             race.due_ns = due_ns;
         }
-        self.set_connect_timer(slot);
+        self.ops.set_connect_timer(slot);
     }
 
     /// Begins an attempt that is in progress in the kernel. Its table entries do not count towards
@@ -296,7 +299,7 @@ impl<K: Kernel> Proactor<K> {
         if op.count == ATTEMPT {
             let main = op.offset as u32;
             self.end_attempt(index);
-            self.note_failure(main, errno_of(kind).unwrap_or(libc::ECANCELED));
+            self.ops.note_failure(main, errno_of(kind).unwrap_or(libc::ECANCELED));
             return self.try_next(main);
         }
         self.end_connect(slot, kind);
@@ -327,7 +330,7 @@ impl<K: Kernel> Proactor<K> {
     fn end_connect(&mut self, slot: u32, kind: ErrorKind) {
         self.end_race(slot, |this, _| {
             let op = &this.ops[slot];
-            let (index, token, ticket) = (op.source, op.token, this.ticket(slot));
+            let (index, token, ticket) = (op.source, op.token, this.ops.ticket(slot));
             let source = this.sources[index].name(index);
             this.remove(slot);
             let error = Error::new(kind, 0, Buf::NONE);
@@ -351,7 +354,7 @@ impl<K: Kernel> Proactor<K> {
         match () {
             () if due_ns <= self.time.now_ns => self.fail(slot, ErrorKind::Deadline),
             () if next_ns <= self.time.now_ns => self.try_next(slot),
-            () => self.set_connect_timer(slot),
+            () => self.ops.set_connect_timer(slot),
         }
     }
 }

@@ -117,7 +117,7 @@ impl<K: Kernel> Proactor<K> {
         let op = &self.ops[slot];
         let offset = op.offset + u64::from(op.moved);
         let len = ((op.count - op.moved) as usize).min(*left);
-        let ticket = self.ticket(slot);
+        let ticket = self.ops.ticket(slot);
         let fetch = self.files.fetches.get(&index).filter(|fetch| fetch.op == ticket);
         let moved = if let Some(Fetch { start, state, .. }) = fetch {
             let FetchState::Has { bytes, error } = state else {
@@ -166,7 +166,7 @@ impl<K: Kernel> Proactor<K> {
         if ended {
             self.finish_write(index, slot, Ok(Done::Sent(told)));
         } else if op.multishot {
-            let (token, ticket) = (op.token, self.ticket(slot));
+            let (token, ticket) = (op.token, self.ops.ticket(slot));
             let source = self.sources[index].name(index);
             let done =
                 Completion::new(OpCode::SendFile, source, ticket, token, Ok(Done::Sent(told)));
@@ -235,7 +235,7 @@ impl<K: Kernel> Proactor<K> {
                 FetchState::Waits
             }
         };
-        self.files.fetches.insert(index, Fetch { op: self.ticket(slot), start, state });
+        self.files.fetches.insert(index, Fetch { op: self.ops.ticket(slot), start, state });
     }
 
     /// A thread has read the bytes that a socket is to send, unless the range has ended meanwhile.
@@ -272,7 +272,7 @@ impl<K: Kernel> Proactor<K> {
     /// the fetch.
     #[cold]
     pub(in crate::proactor) fn drop_fetch(&mut self, index: u32, slot: u32) {
-        let op = self.ticket(slot);
+        let op = self.ops.ticket(slot);
         if self.files.fetches.get(&index).is_none_or(|fetch| fetch.op != op) {
             return;
         }

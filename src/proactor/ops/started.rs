@@ -11,7 +11,7 @@
 //! kernel answers with the number of bytes that it has written.
 
 use crate::kernel::{Answer, Kernel, Received, Started};
-use crate::memory::leaked::{PATIENCE_NS, leak, leave_to_kernel};
+use crate::memory::leaked::{PATIENCE_NS, leave_to_kernel};
 use crate::op::operation::InFlight;
 use crate::op::{Family, OpCode};
 use crate::proactor::Proactor;
@@ -129,7 +129,7 @@ impl<K: Kernel> Proactor<K> {
             if state.has(busy) {
                 let head = if answer.write { state.writes.head } else { state.reads.head };
                 // The operation may be a newer one, which was not told to end.
-                if self.is_any_ending_from(head) {
+                if self.ops.is_any_ending_from(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.kernel_ops.cancels_pending = true;
                 }
@@ -301,21 +301,6 @@ impl<K: Kernel> Proactor<K> {
         self.stop(head, kind);
     }
 
-    /// Whether an operation that the kernel has was told to end. `head` is the first operation of
-    /// the queue. The kernel has several of them if they go out in one message.
-    fn is_any_ending_from(&self, head: u32) -> bool {
-        let mut started = self.ops.queue(head).take_while(|op| op.in_flight != InFlight::No);
-        started.any(|op| op.in_flight.ending().is_some())
-    }
-
-    /// The number of operations of a source that were told to end and have not ended.
-    pub(in crate::proactor) fn count_ending(&self, index: u32) -> usize {
-        let state = &self.sources[index];
-        let heads = [state.reads.head, state.writes.head, state.polls].into_iter();
-        let all = heads.flat_map(|head| self.ops.queue(head));
-        all.filter(|op| op.in_flight.ending().is_some()).count()
-    }
-
     /// Enters the kernel, so that operations that were just told to end can end. The kernel does
     /// not find an operation that is between two states: then the loop asks again. If a thread of
     /// the kernel has the operation, the loop waits for a moment; if the thread needs longer, the
@@ -356,7 +341,7 @@ impl<K: Kernel> Proactor<K> {
         let name = |slot| Ticket::from_parts(slot, self.ops[slot].generation());
         let mut told: Vec<Ticket> = told.map(name).collect();
         while waits_left > 0 && !self.kernel_ops.cancels_pending {
-            while told.pop_if(|ticket| !self.is_ending(*ticket)).is_some() {}
+            while told.pop_if(|ticket| !self.ops.is_ending(*ticket)).is_some() {}
             if told.is_empty() {
                 break;
             }
@@ -367,11 +352,6 @@ impl<K: Kernel> Proactor<K> {
             }
         }
         waits_left
-    }
-
-    fn is_ending(&mut self, ticket: Ticket) -> bool {
-        let op = self.ops.table.find(ticket.index(), ticket.generation());
-        op.is_some_and(|op| op.in_flight.ending().is_some())
     }
 
     /// Waits for the kernel to end its operations, for a bounded time.
@@ -390,15 +370,6 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Leaks the buffer of an operation to the kernel. What a read has moved goes with its buffer.
-    pub(in crate::proactor) fn leave(&mut self, slot: u32) {
-        let op = &mut self.ops[slot];
-        leak(op.buf.take());
-        if op.code.fills() {
-            op.moved = 0;
-        }
-    }
-
     /// Leaves the memory of all operations that the kernel has not ended to the kernel, for ever.
     pub(in crate::proactor) fn leak(&mut self) {
         self.kernel.abandon();
@@ -406,7 +377,7 @@ impl<K: Kernel> Proactor<K> {
         let started: Vec<u32> = self.ops.table.occupied().collect();
         for slot in started {
             if self.ops[slot].in_flight != InFlight::No {
-                self.leave(slot);
+                self.ops.leave_to_kernel(slot);
             }
         }
     }

@@ -69,7 +69,7 @@ impl<K: Kernel> Proactor<K> {
     /// The slot of a source that takes operations. Prepares the source for its first one.
     #[inline]
     pub(in crate::proactor) fn usable(&mut self, source: Source) -> Result<u32, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         match self.state(source) {
             Some(state) if state.flags & (NOT_USABLE | PREPARED) == PREPARED => Ok(source.index()),
             _ => self.make_usable(source),
@@ -105,7 +105,7 @@ impl<K: Kernel> Proactor<K> {
         &mut self,
         source: Source,
     ) -> Result<&mut SourceState, Refusal> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         self.take_arrived(source);
         let missing = self.why_missing(source);
         let state = self.state(source).filter(|state| !state.has(CONNECTING | RESERVED));
@@ -130,14 +130,9 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn check_completions(&mut self) -> Result<(), Refusal> {
         // An operation whose ticket another thread has was accepted before.
         if self.outbox.batch.is_full() && self.ops.given.is_none() {
-            return Err(self.full_of_completions());
+            return Err(self.outbox.full());
         }
         Ok(())
-    }
-
-    #[cold]
-    pub(in crate::proactor) fn full_of_completions(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Completions, count: self.outbox.batch.limit() }
     }
 
     #[inline(always)]
@@ -151,7 +146,7 @@ impl<K: Kernel> Proactor<K> {
             return Ok(self.occupy_given(code, source, token));
         }
         let Some((slot, generation, op)) = self.ops.table.occupy_entry() else {
-            return Err(self.full());
+            return Err(self.ops.full());
         };
         self.stats.submitted[code as usize] += 1;
         op.begin(code, source, token);
@@ -174,11 +169,6 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn ended_ticket(&mut self) -> Ticket {
         let given = self.ops.given.take();
         given.unwrap_or_else(|| self.outbox.placeless_ticket())
-    }
-
-    #[cold]
-    pub(in crate::proactor) fn full(&self) -> Refusal {
-        Refusal::Full { limit: Limit::Operations, count: self.config.max_operations as usize }
     }
 
     /// Queues a read. If it is the source's only read and worth trying, a kernel that completes

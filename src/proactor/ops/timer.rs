@@ -11,7 +11,7 @@ use crate::proactor::ops::Submitted;
 use crate::proactor::ops::race::OF_SOURCE;
 use crate::proactor::parts::operations::Slots;
 use crate::proactor::parts::report::Stats;
-use crate::proactor::parts::state::{INLINE_MULTISHOT, INLINE_READ, INLINE_TICKET, READS};
+use crate::proactor::parts::state::{INLINE_MULTISHOT, INLINE_READ, INLINE_TICKET};
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::Ticket;
@@ -29,7 +29,7 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     pub(in crate::proactor) fn submit_timer(&mut self, op: &Op, token: u64) -> Submitted {
         let (due_ns, limit_ns) = (op.deadline_ns, op.limit_ns());
-        self.check_open()?;
+        self.sources.check_open()?;
         if due_ns == 0 {
             // The program has built the operation from parts without a time.
             return Err(Refusal::Unsupported);
@@ -48,25 +48,14 @@ impl<K: Kernel> Proactor<K> {
         // Both times count from the same instant.
         let now_ns = self.kernel.now_ns();
         self.ops[ticket.index()].offset = absolute(limit_ns, now_ns);
-        self.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
+        self.ops.set_timer(ticket.index(), absolute(due_ns, now_ns), now_ns);
         Ok(ticket)
-    }
-
-    /// Sets a timer's own time. If the timer has a deadline, too, the earlier of the two ends it.
-    fn set_timer(&mut self, slot: u32, due_ns: u64, now_ns: u64) {
-        let op = &mut self.ops[slot];
-        let limit_ns = op.offset;
-        // A timer whose time has come fires even if its deadline has passed: in the same way,
-        // available data wins over the deadline of a read.
-        let ends = limit_ns != 0 && limit_ns < due_ns && due_ns > now_ns;
-        op.count = u32::from(ends);
-        self.ops.deadlines.set(slot, if ends { limit_ns } else { due_ns });
     }
 
     /// A timer's own time has come.
     pub(in crate::proactor) fn fire(&mut self, slot: u32) {
         let op = &self.ops[slot];
-        let (ticket, token, index) = (self.ticket(slot), op.token, op.source);
+        let (ticket, token, index) = (self.ops.ticket(slot), op.token, op.source);
         let source = self.sources.name(index);
         self.remove(slot);
         let done = Ok(Done::Timer);
@@ -91,17 +80,17 @@ impl<K: Kernel> Proactor<K> {
     ) -> Result<(), Refusal> {
         let mut slot = ticket.index();
         if slot & INLINE_TICKET != 0 {
-            slot = match self.is_inline(ticket) {
+            slot = match self.sources.is_inline(ticket) {
                 true => self.move_to_slot(slot & !INLINE_TICKET)?,
-                false => self.moved_read(ticket).ok_or(self.stale())?,
+                false => self.sources.moved_read(&self.ops, ticket).ok_or(self.sources.stale())?,
             };
         } else {
             self.take_submitted(ticket);
-            let stale = self.stale();
+            let stale = self.sources.stale();
             let op = self.ops.table.find(slot, ticket.generation()).ok_or(stale)?;
             if op.reserved {
                 let waits = !self.inbox.serving && self.outbox.batch.is_full();
-                return Err(if waits { self.full_of_completions() } else { Refusal::Stale });
+                return Err(if waits { self.outbox.full() } else { Refusal::Stale });
             }
             if op.in_flight.ending().is_some() {
                 return Err(Refusal::Stale);
@@ -111,7 +100,7 @@ impl<K: Kernel> Proactor<K> {
         let due_ns = absolute(due_ns, now_ns);
         let op = &self.ops[slot];
         match op.code {
-            OpCode::Timer => self.set_timer(slot, due_ns, now_ns),
+            OpCode::Timer => self.ops.set_timer(slot, due_ns, now_ns),
             OpCode::Connect if op.count == OF_SOURCE => self.move_connect_deadline(slot, due_ns),
             _ => self.ops.deadlines.set(slot, due_ns),
         }
@@ -125,7 +114,7 @@ impl<K: Kernel> Proactor<K> {
         self.ops.table.set_limit(u32::MAX);
         let occupied = self.ops.table.occupy();
         self.set_limits();
-        let (slot, _) = occupied.ok_or(self.full())?;
+        let (slot, _) = occupied.ok_or(self.ops.full())?;
         let state = &mut self.sources[index];
         let op = &mut self.ops[slot];
         op.source = index;
@@ -139,19 +128,6 @@ impl<K: Kernel> Proactor<K> {
         state.flags &= !(INLINE_READ | INLINE_MULTISHOT);
         state.push_first_read(&mut self.ops.table, slot);
         Ok(slot)
-    }
-
-    /// The slot of a read that rested in its source when it was submitted.
-    pub(in crate::proactor) fn moved_read(&self, ticket: Ticket) -> Option<u32> {
-        // Such a read stays ahead of all reads that come after it, so it is the head or has ended.
-        let state = self
-            .sources
-            .table
-            .peek(ticket.index() & !INLINE_TICKET)
-            .filter(|state| state.has(READS))?;
-        let op = &self.ops[state.reads.head];
-        let is_it = op.code == OpCode::Read && op.count == ticket.generation().get();
-        is_it.then_some(state.reads.head)
     }
 
     /// Gives an operation that is still in flight its deadline.

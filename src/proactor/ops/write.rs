@@ -139,7 +139,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     fn refuse_write(&mut self, buf: Buf) -> Option<Ticket> {
-        self.outbox.refusal = (self.full_of_completions(), buf);
+        self.outbox.refusal = (self.outbox.full(), buf);
         None
     }
 

@@ -7,6 +7,9 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::file::ListVectors;
 use crate::file::thread_job::ThreadJob;
 use crate::proactor::ops::send_file::Fetch;
+use crate::proactor::parts::operations::Operations;
+use crate::proactor::parts::sources::Sources;
+use crate::words::table::NIL;
 use crate::workers::{JobHandle, Workers};
 
 /// A job that was given to a thread or to the kernel.
@@ -63,6 +66,24 @@ impl Files {
         if self.spare_lists.len() < KEPT {
             self.spare_lists.push(list);
         }
+    }
+
+    /// Whether the kernel or workers have work on a file.
+    pub(in crate::proactor) fn is_at_work(&self, sources: &Sources, index: u32) -> bool {
+        sources[index].polls != NIL || self.fetched_files.values().any(|&reading| reading == index)
+    }
+
+    /// The operation whose job has ended, and whether it was told to end.
+    pub(in crate::proactor) fn take_ended(
+        &mut self,
+        ops: &mut Operations,
+        key: u64,
+    ) -> Option<(u32, bool)> {
+        let slot = key as u32;
+        self.jobs.remove(&slot);
+        let op = ops.table.find_key(slot, (key >> 32) as u32);
+        debug_assert!(op.is_some(), "a slot is kept until the job has ended");
+        Some((slot, op?.in_flight.ending().is_some()))
     }
 }
 

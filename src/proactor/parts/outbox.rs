@@ -6,7 +6,7 @@ use crate::completion::batch::Batch;
 use crate::completion::{Completion, Done};
 use crate::memory::buf::Buf;
 use crate::op::OpCode;
-use crate::words::error::{Error, Refusal};
+use crate::words::error::{Error, Limit, Refusal};
 use crate::words::source::{ENDED, Source, Ticket};
 
 /// The index in the tickets of operations that ended at once.
@@ -68,5 +68,10 @@ impl Outbox {
     /// Forgets the connections delivered last: the program has attached them by now, or never will.
     pub(in crate::proactor) fn forget_delivered(&mut self) {
         self.accepted -= std::mem::take(&mut self.delivered_accepts);
+    }
+
+    #[cold]
+    pub(in crate::proactor) fn full(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Completions, count: self.batch.limit() }
     }
 }

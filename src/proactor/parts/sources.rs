@@ -6,9 +6,15 @@
 use std::collections::HashSet;
 use std::ops::{Index, IndexMut};
 
-use super::state::{BYTES, CHANGED, DUPLICATED, PREPARED, SourceState};
+use super::operations::Operations;
+use super::state::{
+    ABORTING, BYTES, CHANGED, CLOSING, DUPLICATED, INLINE_READ, INLINE_TICKET, PREPARED, READS,
+    SourceState, WRITABLE, WRITES,
+};
+use crate::op::OpCode;
 use crate::sys::fork;
-use crate::words::source::Source;
+use crate::words::error::{Limit, Refusal};
+use crate::words::source::{Source, Ticket};
 use crate::words::table::{NIL, Table};
 
 /// The sources of a driver, by slot.
@@ -20,6 +26,8 @@ pub(in crate::proactor) struct Sources {
     /// its flags.
     pub(in crate::proactor) shared: HashSet<u32>,
     pub(in crate::proactor) forks: Forks,
+    /// How many sources the program may have. The table has room for the attempts of connects, too.
+    most: u32,
     /// The driver is closed: every source has ended, and no more come.
     pub(in crate::proactor) closed: bool,
 }
@@ -54,6 +62,7 @@ impl Sources {
     pub(in crate::proactor) fn new(table: Table<SourceState>) -> Sources {
         let (generation, events) = (fork::generation(), fork::events());
         Sources {
+            most: table.limit(),
             table,
             tokens: Vec::new(),
             shared: HashSet::new(),
@@ -148,5 +157,73 @@ impl Sources {
         state.fd = -1;
         state.flags = 0;
         self.table.vacate(index);
+    }
+
+    /// Why a source was not found.
+    #[cold]
+    pub(in crate::proactor) fn stale(&self) -> Refusal {
+        if self.closed { Refusal::Closed } else { Refusal::Stale }
+    }
+
+    #[inline(always)]
+    pub(in crate::proactor) fn check_fork(&self) -> Result<(), Refusal> {
+        if self.forks.generation == fork::generation() { Ok(()) } else { Err(Refusal::Forked) }
+    }
+
+    #[inline]
+    pub(in crate::proactor) fn check_open(&self) -> Result<(), Refusal> {
+        self.check_fork()?;
+        if self.closed { Err(Refusal::Closed) } else { Ok(()) }
+    }
+
+    /// All slots are taken.
+    #[cold]
+    pub(in crate::proactor) fn full(&self) -> Refusal {
+        Refusal::Full { limit: Limit::Sources, count: self.most as usize }
+    }
+
+    /// Whether there can be another source.
+    #[inline]
+    pub(in crate::proactor) fn check_room(&self) -> Result<(), Refusal> {
+        self.check_open()?;
+        let is_full = self.table.len() >= self.table.limit();
+        if is_full { Err(self.full()) } else { Ok(()) }
+    }
+
+    /// The state of a source, to look at.
+    pub(in crate::proactor) fn peek(&self, source: Source) -> Option<&SourceState> {
+        let state = self.table.look(source.index(), source.generation())?;
+        if state.has(ABORTING) { None } else { Some(state) }
+    }
+
+    /// Whether a ticket belongs to a read that rests in its source.
+    pub(in crate::proactor) fn is_inline(&self, ticket: Ticket) -> bool {
+        self.table.peek(ticket.index() & !INLINE_TICKET).is_some_and(|state| {
+            state.has(INLINE_READ) && state.read_generation == ticket.generation()
+        })
+    }
+
+    /// A shutdown or a close has failed. The source takes operations again, unless it is aborted.
+    pub(in crate::proactor) fn close_failed(&mut self, index: u32, code: OpCode) {
+        let state = &mut self[index];
+        if code == OpCode::Close && !state.has(ABORTING) {
+            state.flags &= !CLOSING;
+            if !state.has(WRITES) {
+                // The close may have waited for a read. No event tells the next write to begin.
+                state.flags |= WRITABLE;
+            }
+        }
+    }
+
+    /// The slot of a read that rested in its source when it was submitted.
+    pub(in crate::proactor) fn moved_read(&self, ops: &Operations, ticket: Ticket) -> Option<u32> {
+        // Such a read stays ahead of all reads that come after it, so it is the head or has ended.
+        let state = self.table.peek(ticket.index() & !INLINE_TICKET)?;
+        if !state.has(READS) {
+            return None;
+        }
+        let op = &ops[state.reads.head];
+        let is_it = op.code == OpCode::Read && op.count == ticket.generation().get();
+        is_it.then_some(state.reads.head)
     }
 }

@@ -509,6 +509,11 @@ impl SourceState {
             self.flags |= UNSETTLED;
         }
     }
+
+    /// Whether the time of the source counts: a read is in flight, and waits for no lease.
+    pub(in crate::proactor) fn counts_idle(&self) -> bool {
+        self.has_reads() && !self.has(WAITING | HELD)
+    }
 }
 
 #[cfg(test)]

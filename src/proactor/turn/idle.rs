@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{HELD, QUIET, READ_PAUSED, READABLE, WAITING, WRITABLE};
-use crate::proactor::parts::time::Pause;
+use crate::proactor::parts::state::{QUIET, READ_PAUSED, READABLE, WRITABLE};
+use crate::proactor::parts::time::{Pause, Time};
 use crate::words::clock::ns_of_duration;
 use crate::words::error::{ErrorKind, Limit, Refusal};
 use crate::words::source::Source;
@@ -247,6 +247,30 @@ impl Idle {
     }
 }
 
+impl Time {
+    /// Ends the loop's sleep when the sweep is due, by a pause that belongs to no source.
+    pub(in crate::proactor) fn wake_for_idle(&mut self) {
+        let next_ns = self.idle.next_ns;
+        self.paused.retain(|pause| !pause.source.is_none());
+        if next_ns != ASLEEP {
+            self.paused.push(Pause { until_ns: next_ns, source: Source::NONE, flag: 0 });
+        }
+    }
+
+    /// Lets the sweep look at the class of a source (Q2).
+    #[cold]
+    #[inline(never)]
+    pub(in crate::proactor) fn wake_idle(&mut self, index: u32, now_ns: u64) {
+        let class = self.idle.class(index);
+        class.wake(now_ns);
+        let next_ns = class.next_ns;
+        if next_ns < self.idle.next_ns {
+            self.idle.next_ns = next_ns;
+            self.wake_for_idle();
+        }
+    }
+}
+
 impl<K: Kernel> Proactor<K> {
     /// Sets, changes or removes the idle timeout of a source; its idle time begins now.
     pub(in crate::proactor) fn set_idle(
@@ -267,15 +291,9 @@ impl<K: Kernel> Proactor<K> {
         self.sources[index].flags &= !QUIET;
         if let Some(class) = class {
             self.time.idle.join(index, class);
-            self.wake_idle(index, self.kernel.now_ns());
+            self.time.wake_idle(index, self.kernel.now_ns());
         }
         Ok(())
-    }
-
-    /// Whether the time of a source counts: a read is in flight, and waits for no lease.
-    fn counts_idle(&self, index: u32) -> bool {
-        let state = &self.sources[index];
-        state.has_reads() && !state.has(WAITING | HELD)
     }
 
     /// A read was submitted, has ended without bytes, or has begun or ceased to wait for a lease.
@@ -290,7 +308,7 @@ impl<K: Kernel> Proactor<K> {
     #[cold]
     #[inline(never)]
     fn set_idle_clock(&mut self, index: u32) {
-        let (clock, counts) = (self.time.idle.clock(index), self.counts_idle(index));
+        let (clock, counts) = (self.time.idle.clock(index), self.sources[index].counts_idle());
         if matches!(clock, Clock::Runs(_)) == counts {
             return;
         }
@@ -301,7 +319,7 @@ impl<K: Kernel> Proactor<K> {
         };
         self.time.idle.clocks.insert(index, new);
         if counts {
-            self.wake_idle(index, now_ns);
+            self.time.wake_idle(index, now_ns);
             self.run_if_over(index, now_ns);
         }
     }
@@ -313,29 +331,7 @@ impl<K: Kernel> Proactor<K> {
         self.time.moved(state.name(index), paused);
         if state.has(QUIET) {
             state.flags &= !QUIET;
-            self.wake_idle(index, self.kernel.now_ns());
-        }
-    }
-
-    /// Lets the sweep look at the class of a source (Q2).
-    #[cold]
-    #[inline(never)]
-    fn wake_idle(&mut self, index: u32, now_ns: u64) {
-        let class = self.time.idle.class(index);
-        class.wake(now_ns);
-        let next_ns = class.next_ns;
-        if next_ns < self.time.idle.next_ns {
-            self.time.idle.next_ns = next_ns;
-            self.wake_for_idle();
-        }
-    }
-
-    /// Ends the loop's sleep when the sweep is due, by a pause that belongs to no source.
-    pub(in crate::proactor) fn wake_for_idle(&mut self) {
-        let next_ns = self.time.idle.next_ns;
-        self.time.paused.retain(|pause| !pause.source.is_none());
-        if next_ns != ASLEEP {
-            self.time.paused.push(Pause { until_ns: next_ns, source: Source::NONE, flag: 0 });
+            self.time.wake_idle(index, self.kernel.now_ns());
         }
     }
 
@@ -360,11 +356,11 @@ impl<K: Kernel> Proactor<K> {
         idle.cursor = (at < places).then_some(at);
         let next = idle.classes.iter().map(|class| class.next_ns).min().unwrap_or(ASLEEP);
         idle.next_ns = if idle.cursor.is_some() { now_ns } else { next };
-        self.wake_for_idle();
+        self.time.wake_for_idle();
     }
 
     fn look_at_idle(&mut self, index: u32, now_ns: u64) {
-        let counts = self.counts_idle(index);
+        let counts = self.sources[index].counts_idle();
         let state = &mut self.sources[index];
         let idle = &mut self.time.idle;
         if !state.has(QUIET) {

@@ -35,7 +35,7 @@ impl<K: Kernel> Proactor<K> {
     /// earlier if so many completions wait that submissions are refused, or if some of them may
     /// hold the memory or the slot that a read or an accept waits for.
     pub(in crate::proactor) fn take_turns(&mut self, wait: Wait, least: usize) -> io::Result<()> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         if self.sources.closed {
             self.time.reported_ns.set(0);
             while self.outbox.batch.len() < least

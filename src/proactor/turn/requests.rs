@@ -68,7 +68,7 @@ impl<K: Kernel> Proactor<K> {
     /// may have told the program the source before the loop took the request.
     pub(in crate::proactor) fn take_arrived(&mut self, source: Source) {
         if !self.inbox.serving
-            && self.check_fork().is_ok()
+            && self.sources.check_fork().is_ok()
             && self.state(source).is_some_and(|state| state.has(RESERVED))
         {
             self.take_queued();
@@ -85,7 +85,7 @@ impl<K: Kernel> Proactor<K> {
 
     /// Why a source cannot be used, after [`take_arrived`](Self::take_arrived).
     pub(in crate::proactor) fn why_missing(&mut self, source: Source) -> Refusal {
-        if self.is_left_in_queue(source) { self.full_of_completions() } else { self.stale() }
+        if self.is_left_in_queue(source) { self.outbox.full() } else { self.sources.stale() }
     }
 
     pub(in crate::proactor) fn serve(&mut self, request: Request) {
@@ -111,21 +111,13 @@ impl<K: Kernel> Proactor<K> {
                 // The operation may have ended meanwhile.
                 let _ = self.move_deadline(ticket, due_ns);
             }
-            Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
+            Request::UnusedTicket(ticket) => self.ops.vacate_reserved(ticket),
             Request::UnusedSource(source) => self.vacate_source(source.index()),
             Request::Abort(source) => {
                 self.abort_source(source);
             }
             Request::Post(token, value) => self.post(token, value),
         }
-    }
-
-    /// Vacates a slot that was reserved for another thread's ticket.
-    pub(in crate::proactor) fn vacate_reserved(&mut self, ticket: Ticket) {
-        let op = &mut self.ops[ticket.index()];
-        debug_assert!(op.reserved);
-        op.reserved = false;
-        self.ops.table.vacate(ticket.index());
     }
 
     /// Starts what another thread has submitted; a refusal becomes the operation's completion.
@@ -183,7 +175,7 @@ impl<K: Kernel> Proactor<K> {
     pub(in crate::proactor) fn refuse_closed(&mut self, request: Request) {
         match request {
             Request::Submit(ticket, op) => {
-                self.vacate_reserved(ticket);
+                self.ops.vacate_reserved(ticket);
                 self.refuse_reserved(ticket, op, Refusal::Closed);
             }
             Request::Post(token, value) => self.post(token, value),
@@ -193,7 +185,7 @@ impl<K: Kernel> Proactor<K> {
             | Request::Reschedule(..)
             | Request::Abort(_) => {}
             Request::UnusedSource(source) => self.vacate_source(source.index()),
-            Request::UnusedTicket(ticket) => self.vacate_reserved(ticket),
+            Request::UnusedTicket(ticket) => self.ops.vacate_reserved(ticket),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::words::source::{SourceKind, Ticket};
 impl<K: Kernel> Proactor<K> {
     /// Waits for the final completion of an operation, and takes it out. All others stay.
     pub(in crate::proactor) fn take_one(&mut self, ticket: Ticket) -> io::Result<Completion> {
-        self.check_fork()?;
+        self.sources.check_fork()?;
         self.outbox.forget_delivered();
         if ticket.index() & INLINE_TICKET == 0 {
             self.take_submitted(ticket);
@@ -82,7 +82,7 @@ impl<K: Kernel> Proactor<K> {
         };
         let state = self.sources.table.peek(index).filter(|state| state.has(WAITING))?;
         if state.kind() == SourceKind::Listener {
-            return Some(self.full_of_sources());
+            return Some(self.sources.full());
         }
         let count = self.memory.pool.limit_bytes();
         Some(Refusal::Full { limit: Limit::SwapBytes, count })
@@ -94,12 +94,14 @@ impl<K: Kernel> Proactor<K> {
         let (slot, generation) = (ticket.index(), ticket.generation());
         let waits_in_queue = match slot & INLINE_TICKET {
             0 => self.ops.table.find(slot, generation).map(|op| op.reserved),
-            _ => (self.is_inline(ticket) || self.moved_read(ticket).is_some()).then_some(false),
+            _ => (self.sources.is_inline(ticket)
+                || self.sources.moved_read(&self.ops, ticket).is_some())
+            .then_some(false),
         };
         match waits_in_queue {
-            _ if self.outbox.batch.is_full() => Err(self.full_of_completions()),
+            _ if self.outbox.batch.is_full() => Err(self.outbox.full()),
             Some(false) => Ok(()),
-            _ => Err(self.stale()),
+            _ => Err(self.sources.stale()),
         }
     }
 }
