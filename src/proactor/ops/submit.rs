@@ -5,7 +5,7 @@ use crate::kernel::{Calls, Kernel};
 use crate::op::OpCode;
 use crate::proactor::ops::Submitted;
 use crate::proactor::parts::state::{
-    CLOSING, CONNECTING, FULL, PREPARED, QUEUED, READABLE, RESERVED, SourceState,
+    BYTES, CLOSING, CONNECTING, FULL, PREPARED, QUEUED, READABLE, RESERVED, SourceState,
 };
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::words::error::{ErrorKind, Limit, Refusal};
@@ -61,7 +61,18 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// The slot of a source that takes reads and writes of bytes.
+    #[inline]
     pub(in crate::proactor) fn reader(&mut self, source: Source) -> Result<u32, Refusal> {
+        self.sources.check_fork()?;
+        match self.state(source) {
+            Some(state) if state.flags & (NOT_USABLE | BYTES) == BYTES => Ok(source.index()),
+            _ => self.make_reader(source),
+        }
+    }
+
+    /// As `reader`, for a source that has a token, or was not prepared.
+    #[inline(never)]
+    fn make_reader(&mut self, source: Source) -> Result<u32, Refusal> {
         let index = self.usable(source)?;
         if self.sources[index].takes_bytes() { Ok(index) } else { Err(Refusal::Unsupported) }
     }
