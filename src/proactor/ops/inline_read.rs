@@ -93,12 +93,13 @@ impl<K: Kernel> Proactor<K> {
         let len = got.moved as u32;
         let more = flags & INLINE_MULTISHOT != 0;
         // As `settle` does after a short read.
-        state.flags = flags & !(INLINE_READ | READABLE | FULL | QUIET);
+        let mut flags = flags & !(INLINE_READ | READABLE | FULL | QUIET);
         if more {
             // A multishot read stays in its source.
-            state.flags |= INLINE_READ;
+            flags |= INLINE_READ;
             self.stats.continued += 1;
         }
+        state.flags = flags;
         let (source, token) = (state.name(index), state.read_token);
         let ticket = state.inline_ticket(index);
         // SAFETY: the kernel has written `len` bytes of the space.

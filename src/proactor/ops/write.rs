@@ -114,10 +114,9 @@ impl<K: Kernel> Proactor<K> {
             return self.queue_rest_of_write(source, token, due_ns, buf, moved, true);
         }
         self.stats.inline_quiet_writes += 1;
-        let ticket = self.outbox.placeless_ticket();
-        // Last, because the owner's `Drop` is code of the program.
+        // The state is whole: the owner's `Drop` is code of the program.
         buf.discard();
-        Some(ticket)
+        Some(self.outbox.placeless_ticket())
     }
 
     #[cold]
@@ -164,10 +163,11 @@ impl<K: Kernel> Proactor<K> {
         source: Source,
         token: u64,
         due_ns: u64,
-        mut buf: Buf,
+        buf: Buf,
         moved: isize,
         quiet: bool,
     ) -> Option<Ticket> {
+        let mut buf = buf; // see `submit_write_slowly`
         let answer = self.queue_write(source.index(), token, due_ns, &mut buf, moved, quiet);
         answer.map_err(|reason| self.outbox.refusal = (reason, buf)).ok()
     }
