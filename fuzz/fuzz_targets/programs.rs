@@ -19,6 +19,7 @@ mod seeds;
 #[path = "../../tests/model"]
 mod model {
     pub mod check;
+    pub mod direct;
     pub mod files;
     pub mod finish;
     pub mod quiet;
@@ -91,7 +92,9 @@ fn program(u: &mut Unstructured) -> Result<(bool, Case)> {
         let step = step(u)?;
         bytes += match &step {
             Step::Write { len, .. } => *len as usize,
-            Step::WriteParts { lens, .. } => lens.iter().map(|&len| usize::from(len)).sum(),
+            Step::WriteParts { lens, .. } | Step::Send { lens, .. } => {
+                lens.iter().map(|&len| usize::from(len)).sum()
+            }
             _ => 0,
         };
         steps.push(step);
@@ -157,7 +160,7 @@ fn offset(u: &mut Unstructured) -> Result<u16> {
 
 fn step(u: &mut Unstructured) -> Result<Step> {
     let on = u.arbitrary()?;
-    Ok(match u.int_in_range(0..=37)? {
+    Ok(match u.int_in_range(0..=41)? {
         0 => Step::Pair { tcp: u.arbitrary()?, remote: u.arbitrary()? },
         1 => Step::Listen,
         2 => Step::Accept { on, many: u.arbitrary()?, how: how(u)? },
@@ -201,6 +204,13 @@ fn step(u: &mut Unstructured) -> Result<Step> {
         33 => Step::Sync { on, data: u.arbitrary()?, how: how(u)? },
         34 => Step::SetLen { on, len: offset(u)?, how: how(u)? },
         35 => Step::Job { us: u.arbitrary()?, panics: u.ratio(1, 4)?, how: how(u)? },
+        36 => Step::Recv { on, rooms: lens(u, 3)? },
+        37 => Step::Send { on, lens: lens(u, 3)? },
+        38 => {
+            let spare = u.int_in_range(1..=2999)?;
+            Step::ReadAppend { on, len: u.int_in_range(0..=2999)?, spare, how: how(u)? }
+        }
+        39 => Step::AppendLease { on, which: u.arbitrary()?, how: how(u)? },
         _ => {
             let ns = if u.arbitrary()? { Some(u.int_in_range(0..=2_999_999)?) } else { None };
             let keep = match u.int_in_range(0..=9)? {
