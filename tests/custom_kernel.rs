@@ -14,7 +14,7 @@ use windlass::driver::remote::Wake;
 use windlass::driver::swap::Pool;
 use windlass::driver::{Explain, Target};
 use windlass::fs::{FileAnswer, FileFacts, FileRequest, FileWork};
-use windlass::kernel::{Answer, Calls, Connecting, Kernel, Received, Started, WAKE};
+use windlass::kernel::{Answer, AnswerKind, Calls, Connecting, Kernel, Received, Started, WAKE};
 use windlass::net::{ListenOptions, VirtualDescriptor};
 use windlass::proactor::Proactor;
 use windlass::{
@@ -243,7 +243,13 @@ unsafe impl<const C: bool> Kernel for PipesOf<C> {
         }
         let key = self.memory.enter().stopped.take()?;
         let moved = -(libc::ECANCELED as isize);
-        Some(Answer { key, write: false, moved, data: Buf::from(Vec::new()), more: false })
+        Some(Answer {
+            key,
+            write: false,
+            kind: AnswerKind::Moved(moved),
+            data: Buf::from(Vec::new()),
+            more: false,
+        })
     }
     fn register(&mut self, fd: RawFd, key: u64, _writes: bool) -> Result<(), i32> {
         let mut state = self.memory.enter();

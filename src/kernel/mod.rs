@@ -138,22 +138,25 @@ pub struct Answer {
     pub key: u64,
     /// Whether the operation is the source's write, and not its read.
     pub write: bool,
-    /// Bytes, or `-errno`, or [`NOT_STOPPED`](Answer::NOT_STOPPED), or
-    /// [`STOPPING`](Answer::STOPPING).
-    pub moved: isize,
+    /// What became of the operation.
+    pub kind: AnswerKind,
     /// The received bytes, if the kernel has chosen the buffer.
     pub data: Buf,
     /// Whether the operation goes on, and further answers follow.
     pub more: bool,
 }
 
-impl Answer {
+/// What became of an operation that the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// It has moved so many bytes, or has failed with `-errno`.
+    Moved(isize),
     /// The kernel did not find the operation that was to [stop](Kernel::stop). It may not have
     /// ended.
-    pub const NOT_STOPPED: isize = isize::MIN;
+    NotStopped,
     /// A thread of the kernel has the operation that was to [stop](Kernel::stop), and was told to
     /// end it: the operation ends soon.
-    pub const STOPPING: isize = isize::MIN + 1;
+    Stopping,
 }
 
 /// A selector, the attempt calls and a clock.

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use super::file_work::SimFileRequest;
 use crate::file::FileAnswer;
-use crate::kernel::{Answer, FILES, Started};
+use crate::kernel::{Answer, AnswerKind, FILES, Started};
 use crate::memory::buf::swap::{Lent, Pool};
 use crate::memory::buf::{Buf, Target};
 use crate::sim::Sim;
@@ -97,7 +97,7 @@ pub(super) enum KernelEntry {
     File(SimFileRequest),
     /// An answer about a source that is no result of a try. `late` marks the answer to a cancel
     /// that came late.
-    Notice { key: u64, write: bool, moved: isize, late: bool },
+    Notice { key: u64, write: bool, kind: AnswerKind, late: bool },
 }
 
 pub(super) struct Begun {
@@ -124,7 +124,13 @@ impl Begun {
     }
 
     fn answer(&self, moved: isize) -> Answer {
-        Answer { key: self.key, write: self.is_write(), moved, data: Buf::NONE, more: false }
+        Answer {
+            key: self.key,
+            write: self.is_write(),
+            kind: AnswerKind::Moved(moved),
+            data: Buf::NONE,
+            more: false,
+        }
     }
 }
 
@@ -135,7 +141,7 @@ fn can_lend(pool: &Pool) -> bool {
 
 /// An answer to no operation.
 fn nothing() -> Answer {
-    Answer { key: 0, write: false, moved: 0, data: Buf::NONE, more: false }
+    Answer { key: 0, write: false, kind: AnswerKind::Moved(0), data: Buf::NONE, more: false }
 }
 
 impl World {
@@ -241,13 +247,13 @@ impl<const C: bool> Sim<C> {
     }
 
     /// Plans an answer of the kernel, in `delay_ns`.
-    fn plan_notice(&mut self, delay_ns: u64, key: u64, write: bool, moved: isize, late: bool) {
+    fn plan_notice(&mut self, delay_ns: u64, key: u64, write: bool, kind: AnswerKind, late: bool) {
         let selector = self.selector;
         let mut world = self.enter();
         let number = world.next_number();
         world.try_after(delay_ns, selector, number);
         drop(world);
-        self.in_kernel.entries.insert(number, KernelEntry::Notice { key, write, moved, late });
+        self.in_kernel.entries.insert(number, KernelEntry::Notice { key, write, kind, late });
     }
 
     /// The number of the entry of a source's read or write.
@@ -264,13 +270,13 @@ impl<const C: bool> Sim<C> {
         let mut world = self.enter();
         if world.dice.hits(ANYWHERE, Fault::LostCancel) {
             drop(world);
-            return self.plan_notice(0, key, write, Answer::NOT_STOPPED, false);
+            return self.plan_notice(0, key, write, AnswerKind::NotStopped, false);
         }
         if world.dice.hits(ANYWHERE, Fault::LateCancel) {
             let delay_ns = world.dice.latency_ns(ANYWHERE);
             drop(world);
-            self.plan_notice(0, key, write, Answer::STOPPING, false);
-            return self.plan_notice(delay_ns, key, write, Answer::NOT_STOPPED, true);
+            self.plan_notice(0, key, write, AnswerKind::Stopping, false);
+            return self.plan_notice(delay_ns, key, write, AnswerKind::NotStopped, true);
         }
         drop(world);
         if let Some(number) = self.entry_of(key, write) {
@@ -314,13 +320,13 @@ impl<const C: bool> Sim<C> {
         let answer = match self.in_kernel.entries.remove(&number) {
             // `do_requests` has handled the entries of files before.
             Some(KernelEntry::File(_)) | None => None,
-            Some(KernelEntry::Notice { key, write, moved, late }) => {
+            Some(KernelEntry::Notice { key, write, kind, late }) => {
                 match self.entry_of(key, write) {
                     Some(entry) if late => {
                         self.stop_now(entry);
                         None
                     }
-                    _ => Some(Answer { key, write, moved, ..nothing() }),
+                    _ => Some(Answer { key, write, kind, ..nothing() }),
                 }
             }
             Some(KernelEntry::Begun(begun)) if crashed => {

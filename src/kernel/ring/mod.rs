@@ -51,7 +51,7 @@ use crate::driver::config::Config;
 use crate::file::{FileAnswer, FileBackend, FileFacts, FileRequest};
 use crate::kernel::os::add_to;
 use crate::kernel::quirks::{NO_SQPOLL, Quirk, Quirks};
-use crate::kernel::{Answer, Kernel, OsCalls, Started, WAKE};
+use crate::kernel::{Answer, AnswerKind, Kernel, OsCalls, Started, WAKE};
 use crate::memory::aligned::AlignedBuf;
 use crate::memory::buf::swap::Pool;
 use crate::memory::buf::{Buf, Target};
@@ -337,7 +337,7 @@ unsafe impl Kernel for Ring {
         let mut answer = Answer {
             key,
             write: false,
-            moved: result as isize,
+            kind: AnswerKind::Moved(result as isize),
             data: Buf::NONE,
             more: cqueue::more(flags),
         };
@@ -371,10 +371,12 @@ unsafe impl Kernel for Ring {
             // The kernel does not find a request that is between two states: we must ask it again
             // (io_uring_cancelation(7)).
             CANCEL | CANCEL_SEND if result == -libc::ENOENT => {
-                answer.moved = Answer::NOT_STOPPED;
+                answer.kind = AnswerKind::NotStopped;
                 answer.write = tag & TAG_MASK == CANCEL_SEND;
             }
-            CANCEL | CANCEL_SEND if result == -libc::EALREADY => answer.moved = Answer::STOPPING,
+            CANCEL | CANCEL_SEND if result == -libc::EALREADY => {
+                answer.kind = AnswerKind::Stopping;
+            }
             _ => answer.key = 0,
         }
         Some(answer)

@@ -10,7 +10,8 @@
 //! (K1) A started operation keeps its slot, and so its buffer, until its last answer. (K2) The
 //! kernel answers with the number of bytes that it has written.
 
-use crate::kernel::{Answer, Kernel, Received, Started};
+use crate::kernel::{Answer, AnswerKind, Kernel, Received, Started};
+use crate::memory::buf::Buf;
 use crate::memory::leaked::{PATIENCE_NS, leave_to_kernel};
 use crate::op::operation::InFlight;
 use crate::op::{Family, OpCode};
@@ -120,37 +121,35 @@ impl<K: Kernel> Proactor<K> {
             }
             return;
         };
-        if answer.moved == Answer::STOPPING {
-            self.kernel_ops.stopping = true;
-            return;
-        }
-        if answer.moved == Answer::NOT_STOPPED {
-            let busy = if answer.write { WRITE_BUSY } else { READ_BUSY };
-            if state.has(busy) {
-                let head = if answer.write { state.writes.head } else { state.reads.head };
+        match answer.kind {
+            AnswerKind::Moved(moved) if answer.write => {
+                state.flags &= !WRITE_BUSY;
+                self.kernel_ops.busy -= 1;
+                self.write_answered(index, moved);
+            }
+            AnswerKind::Moved(moved) => {
+                if !answer.more {
+                    state.flags &= !READ_BUSY;
+                    self.kernel_ops.busy -= 1;
+                }
+                self.read_answered(index, moved, answer.data, answer.more);
+            }
+            AnswerKind::Stopping => self.kernel_ops.stopping = true,
+            AnswerKind::NotStopped => {
+                let (busy, head) = match answer.write {
+                    true => (WRITE_BUSY, state.writes.head),
+                    false => (READ_BUSY, state.reads.head),
+                };
                 // The operation may be a newer one, which was not told to end.
-                if self.ops.is_any_ending_from(head) {
+                if state.has(busy) && self.ops.is_any_ending_from(head) {
                     self.kernel.stop(answer.key, answer.write);
                     self.kernel_ops.cancels_pending = true;
                 }
             }
-            return;
-        }
-        if answer.write {
-            state.flags &= !WRITE_BUSY;
-            self.kernel_ops.busy -= 1;
-            self.write_answered(index, answer.moved);
-        } else {
-            if !answer.more {
-                state.flags &= !READ_BUSY;
-                self.kernel_ops.busy -= 1;
-            }
-            self.read_answered(index, answer);
         }
     }
 
-    fn read_answered(&mut self, index: u32, answer: Answer) {
-        let Answer { moved, data, more, .. } = answer;
+    fn read_answered(&mut self, index: u32, moved: isize, data: Buf, more: bool) {
         let slot = self.sources[index].reads.head;
         let op = &mut self.ops[slot];
         let ending = op.in_flight.ending();

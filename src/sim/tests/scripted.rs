@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::*;
 use crate::driver::config::Config;
 use crate::driver::remote::Wake;
-use crate::kernel::{Answer, Kernel, Started};
+use crate::kernel::{Answer, AnswerKind, Kernel, Started};
 use crate::memory::buf::Buf;
 use crate::memory::buf::swap::Pool;
 use crate::proactor::Proactor;
@@ -155,7 +155,13 @@ impl Bench {
         let begun = if write { &mut script.writes } else { &mut script.reads };
         assert_eq!(begun.len(), 1, "the kernel has one");
         let key = if more { begun[0] } else { begun.remove(0) };
-        script.answers.push_back(Answer { key, write, moved, data: Buf::NONE, more });
+        script.answers.push_back(Answer {
+            key,
+            write,
+            kind: AnswerKind::Moved(moved),
+            data: Buf::NONE,
+            more,
+        });
     }
 
     /// The completions that come without a wait: their tokens, and how they have failed.
