@@ -4,7 +4,6 @@
 use std::io::{self, IoSlice};
 use std::process::ExitStatus;
 
-use super::{Connecting, Received};
 use crate::driver::endpoint::{DatagramOptions, ListenOptions};
 use crate::file::{FileFacts, FileList};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -15,6 +14,39 @@ use crate::sys::target::Target;
 use crate::words::address::Address;
 use crate::words::error::Refusal;
 use crate::words::source::{Handle, SourceKind};
+
+/// The result of a receiving attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes, or `-errno`.
+    pub moved: isize,
+    /// The attempt returned less than there was: it stopped at passed descriptors, or it cut a
+    /// datagram that is longer than the memory.
+    pub cut: bool,
+    /// The attempt met the end of a connection of records, where 0 bytes are an empty record. On a
+    /// source of bytes 0 bytes are the end.
+    pub end: bool,
+}
+
+impl Received {
+    /// An answer that was not cut.
+    #[inline(always)]
+    pub const fn plain(moved: isize) -> Received {
+        Received { moved, cut: false, end: false }
+    }
+}
+
+/// How far an attempt to connect has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connecting {
+    /// It is connected.
+    Done,
+    /// The connect goes on. The socket becomes writable when the connect has ended.
+    GoesOn,
+    /// The listener of a Unix socket has no room, and no event will tell when it has: the proactor
+    /// tries again later.
+    Full,
+}
 
 /// The calls of a kernel on descriptors. None of them blocks: the [table](super) says why, for each
 /// call of the system.

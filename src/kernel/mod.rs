@@ -77,7 +77,7 @@ use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind};
 
 pub use crate::file::thread_job::ThreadJob;
-pub use calls::Calls;
+pub use calls::{Calls, Connecting, Received};
 pub use os::Os;
 pub use os_calls::OsCalls;
 
@@ -86,39 +86,6 @@ pub const WAKE: u64 = u64::MAX;
 
 /// The key of the kernel's own event that says that work on files has ended.
 pub const FILES: u64 = u64::MAX - 1;
-
-/// The result of a receiving attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes, or `-errno`.
-    pub moved: isize,
-    /// The attempt returned less than there was: it stopped at passed descriptors, or it cut a
-    /// datagram that is longer than the memory.
-    pub cut: bool,
-    /// The attempt met the end of a connection of records, where 0 bytes are an empty record. On a
-    /// source of bytes 0 bytes are the end.
-    pub end: bool,
-}
-
-impl Received {
-    /// An answer that was not cut.
-    #[inline(always)]
-    pub const fn plain(moved: isize) -> Received {
-        Received { moved, cut: false, end: false }
-    }
-}
-
-/// How far an attempt to connect has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connecting {
-    /// It is connected.
-    Done,
-    /// The connect goes on. The socket becomes writable when the connect has ended.
-    GoesOn,
-    /// The listener of a Unix socket has no room, and no event will tell when it has: the proactor
-    /// tries again later.
-    Full,
-}
 
 /// Whether a kernel takes an operation that it is to complete by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
