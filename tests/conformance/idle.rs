@@ -103,10 +103,13 @@ fn bytes_count<H: Harness>(come: bool, go: bool) {
     let read = b.submit(Op::read(here).multishot());
     let start = b.watcher.update_now();
     let mut rounds = 0;
+    // The last bytes move after this.
+    let mut last = start;
     while b.watcher.update_now() < start + 4 * timeout {
         rounds += 1;
         // A round that a loaded machine stretches proves nothing.
         let began = b.watcher.now();
+        last = began;
         if come && (rounds % 2 == 0 || !go) {
             b.write(there, "x");
         } else {
@@ -118,7 +121,6 @@ fn bytes_count<H: Harness>(come: bool, go: bool) {
         }
         assert!(b.is_open(read), "bytes have moved in round {rounds}");
     }
-    let before = b.watcher.now() - timeout / 2;
     let until = b.watcher.now();
     // The bytes that it has delivered meanwhile.
     loop {
@@ -130,7 +132,7 @@ fn bytes_count<H: Harness>(come: bool, go: bool) {
         expect_read(c);
     }
     let now = b.watcher.now();
-    assert!(now >= before + timeout, "early");
+    assert!(now >= last + timeout, "early");
     let load = if is_virtual::<H>() { Duration::ZERO } else { LOAD };
     assert!(now <= until + timeout + (timeout / 16).max(STEP) + load, "late");
     b.watcher.abort(here);
