@@ -363,6 +363,10 @@ macro_rules! portable {
                 answers_that_nobody_reads_leave_some
                 a_read_waits_for_no_lease_behind_it
                 reads_that_wait_for_writes_end_like_others
+                more_leases_than_buffers_hold_a_read_only_while_others_hold_the_pool
+                many_writes_hold_a_read_only_while_others_hold_the_pool
+                a_read_waits_for_what_its_writes_hold_now
+                a_flood_stands_still_in_a_pool_of_any_size
                 reads_that_wait_for_whole_buffers_let_the_loop_sleep
                 one_lease_lets_one_read_go_on
             }

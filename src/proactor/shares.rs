@@ -8,40 +8,65 @@
 //! shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never read, each holds one
 //! part in `n + 1` of the pool at most, and one such part stays free.
 //!
-//! Each lease counts as a whole swap buffer. Only queued writes count, because they end without any
-//! further read. So no read waits for a lease that the program gives back after that read only.
-//!
-//! A source that waits here goes on when its own writes end, or when enough swap buffers are free.
+//! For a read each lease counts as a whole swap buffer, also one that was copied: otherwise the copy
+//! would make room for the next read of the same source, and so on without end. Only queued writes
+//! count, because they end without any further read. So no read waits for a lease that the program
+//! gives back after that read only. While at most a quarter of the pool is in use, no read waits:
+//! small messages may have more leases than the pool has buffers.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::kernel::Kernel;
+use crate::memory::buf::Buf;
 use crate::proactor::Proactor;
 use crate::proactor::parts::state::{HELD, WRITES};
-
-/// Stale entries are dropped when there are more than this, and more than twice as many entries as
-/// sources that wait.
-const MOST_GONE: usize = 64;
 
 /// The sources whose reads wait because of their writes.
 #[derive(Debug, Default)]
 pub(in crate::proactor) struct Shares {
-    /// The fewest held buffers first, then in order of arrival. Entries may be stale.
-    waiting: BinaryHeap<Reverse<(usize, u64, u64)>>,
-    order: u64,
-    /// The number of sources that wait.
-    count: usize,
+    /// The key of each source, behind the number of leases that its writes held when they were last
+    /// counted, and behind a number that grows with each arrival.
+    waiting: BTreeSet<(usize, u64, u64)>,
+    /// The first two of these, by key.
+    noted: HashMap<u64, (usize, u64)>,
+    arrivals: u64,
 }
 
 impl Shares {
     /// The number of sources that wait.
     pub(in crate::proactor) fn len(&self) -> usize {
-        self.count
+        self.noted.len()
+    }
+
+    /// The source whose writes held the fewest leases: how many, and its key.
+    fn first(&self) -> Option<(usize, u64)> {
+        self.waiting.first().map(|&(held, _, key)| (held, key))
+    }
+
+    /// A source waits, and its writes hold so many leases now.
+    fn note(&mut self, key: u64, held: usize) {
+        let arrival = match self.noted.get(&key) {
+            Some(&(before, arrival)) => {
+                self.waiting.remove(&(before, arrival, key));
+                arrival
+            }
+            None => {
+                self.arrivals += 1;
+                self.arrivals
+            }
+        };
+        self.noted.insert(key, (held, arrival));
+        self.waiting.insert((held, arrival, key));
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some((held, arrival)) = self.noted.remove(&key) {
+            self.waiting.remove(&(held, arrival, key));
+        }
     }
 }
 
-/// Whether writes that hold so many swap buffers may hold as many more.
+/// Whether writes that hold so many leases may hold as many more.
 fn fits(held: usize, more: usize, free: usize) -> bool {
     held == 0 || held.saturating_add(more) <= free
 }
@@ -50,17 +75,23 @@ impl<K: Kernel> Proactor<K> {
     /// Whether a read of the source has to wait, because the source's queued writes hold its share.
     #[inline(always)]
     pub(in crate::proactor) fn holds_share(&mut self, index: u32) -> bool {
-        self.sources[index].has(WRITES)
-            && self.memory.pool.is_scarce()
-            && self.held_by_writes(index).is_some()
+        self.share_held(index).is_some()
     }
 
-    /// How many swap buffers the queued writes of a source hold, if that is its share.
+    /// How many leases the queued writes of a source hold, if that is its share.
+    #[inline(always)]
+    fn share_held(&mut self, index: u32) -> Option<usize> {
+        if !self.sources[index].has(WRITES) || self.memory.pool.is_plentiful() {
+            return None;
+        }
+        self.held_by_writes(index)
+    }
+
     #[cold]
     #[inline(never)]
     fn held_by_writes(&mut self, index: u32) -> Option<usize> {
         let free = self.memory.pool.free_chunks();
-        let held = self.ops.count_leases(self.sources[index].writes.head, free);
+        let held = self.ops.count_leases(self.sources[index].writes.head, free, Buf::leases);
         // The read takes a free buffer, and its bytes may join the writes.
         (!fits(held, 2, free)).then_some(held)
     }
@@ -68,26 +99,19 @@ impl<K: Kernel> Proactor<K> {
     /// The reads of a source that holds its share begin to wait.
     #[cold]
     pub(in crate::proactor) fn wait_for_share(&mut self, index: u32) {
-        // All of them: with fewer the source would go on too early, its writes would be copied, and
-        // make room for the next read, without end.
-        let held = self.ops.count_leases(self.sources[index].writes.head, usize::MAX - 1);
         self.stats.counters.share_waits += 1;
-        let state = &mut self.sources[index];
-        let key = state.name(index).key();
-        let (shares, sources) = (&mut self.sched.waits.shares, &mut self.sources.table);
-        if shares.waiting.len() > MOST_GONE + 2 * shares.count {
-            let mut is_there = |key: u64| {
-                let state = sources.find_key(key as u32, (key >> 32) as u32);
-                state.is_some_and(|state| state.has(HELD))
-            };
-            shares.waiting.retain(|&Reverse((_, _, key))| is_there(key));
-        }
-        shares.order += 1;
-        shares.count += 1;
-        shares.waiting.push(Reverse((held, shares.order, key)));
         self.sources[index].flags |= HELD;
+        self.note_share(index);
         self.note_reading(index);
         self.sched.waits.note();
+    }
+
+    /// Counts what the writes of a source that waits hold.
+    fn note_share(&mut self, index: u32) -> usize {
+        let state = &self.sources[index];
+        let held = self.ops.count_leases(state.writes.head, usize::MAX - 1, Buf::leases);
+        self.sched.waits.shares.note(state.name(index).key(), held);
+        held
     }
 
     /// The reads of a source need not wait for its writes any more: they are tried again.
@@ -98,36 +122,33 @@ impl<K: Kernel> Proactor<K> {
             return;
         }
         state.flags &= !HELD;
-        self.sched.waits.shares.count -= 1;
+        self.sched.waits.shares.remove(state.name(index).key());
         self.note_reading(index);
         if self.sources[index].can_read() {
             self.enqueue(index);
         }
     }
 
-    /// A write of a source whose reads wait has left its queue.
+    /// Bytes of writes of a source whose reads wait have left its queue.
     #[cold]
     pub(in crate::proactor) fn retry_share(&mut self, index: u32) {
-        if !self.holds_share(index) {
-            self.leave_share(index);
-        }
+        let Some(held) = self.share_held(index) else { return self.leave_share(index) };
+        // Not all of them are counted. `retry_shares` counts again.
+        let key = self.sources[index].name(index).key();
+        self.sched.waits.shares.note(key, held);
     }
 
     /// Resumes the sources whose share has grown, at most as many as there are free buffers.
     pub(in crate::proactor) fn retry_shares(&mut self) {
         let free = self.memory.pool.free_chunks();
+        let is_plentiful = self.memory.pool.is_plentiful();
         let mut left = free;
         while left > 0
-            && let Some(&Reverse((held, _, key))) = self.sched.waits.shares.waiting.peek()
+            && let Some((noted, key)) = self.sched.waits.shares.first()
+            && (is_plentiful || fits(noted, 2, free))
         {
-            if !fits(held, 2, free) {
-                return;
-            }
-            self.sched.waits.shares.waiting.pop();
-            let (index, generation) = (key as u32, (key >> 32) as u32);
-            if let Some(state) = self.sources.table.find_key(index, generation)
-                && state.has(HELD)
-            {
+            let index = key as u32;
+            if is_plentiful || fits(self.note_share(index), 2, free) {
                 left -= 1;
                 self.leave_share(index);
             }
@@ -147,8 +168,9 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn copy_beyond_share(&mut self, index: u32, slot: u32) {
         let free = self.memory.pool.free_chunks();
+        let head = self.sources[index].writes.head;
         if self.ops[slot].buf.pool_leases() > 0
-            && self.ops.count_leases(self.sources[index].writes.head, free) > free
+            && self.ops.count_leases(head, free, Buf::pool_leases) > free
         {
             let (leases, bytes) = self.ops[slot].buf.copy_leases();
             self.stats.counters.copied_leases += leases;

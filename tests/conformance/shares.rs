@@ -355,6 +355,113 @@ pub fn reads_that_wait_for_writes_end_like_others<H: Harness>() {
     b.watcher.close();
 }
 
+/// A source whose reads wait for its writes: `queue` fills the queue while the pool is nearly
+/// unused, then the program takes so much of the pool that a read has to wait. Returns the two ends,
+/// the read, and what the program holds.
+fn held_read<H: Harness>(
+    b: &mut Bench<H::Driver>,
+    queue: impl FnOnce(&mut Bench<H::Driver>, Source, Source),
+) -> (Source, Source, windlass::Ticket, Vec<windlass::Lease>) {
+    let (here, there) = b.pair();
+    b.narrow(here);
+    // Nothing behind it goes out.
+    b.submit(Op::write(here, vec![1; 1 << 20]).token(ANSWER));
+    queue(b, here, there);
+    let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len()).expect("room");
+    let kept: Vec<_> = (0..CHUNKS * 5 / 8).map(|_| fill(b)).collect();
+    let read = b.submit(Op::read(here).token(FLOODED));
+    b.submit(Op::write(there, "a").token(PING));
+    b.look_for(Duration::from_millis(5));
+    assert!(b.is_open(read), "it holds its share");
+    assert_eq!(b.watcher.counters().waiting_sources, 1);
+    (here, there, read, kept)
+}
+
+/// Small messages have many leases in few swap buffers. The read waited for as many free buffers as
+/// there are leases, which no pool has.
+pub fn more_leases_than_buffers_hold_a_read_only_while_others_hold_the_pool<H: Harness>() {
+    let mut b = H::bench_with(small_pool());
+    let (here, there, read, kept) = held_read::<H>(&mut b, |b, here, there| {
+        for _ in 0..2 * CHUNKS {
+            b.write(there, vec![7; 30]);
+            let read = b.submit(Op::read(here));
+            let lease = expect_read(b.end(read));
+            b.submit(Op::write(here, lease).token(ANSWER));
+        }
+    });
+    drop(kept);
+    assert_eq!(&*expect_read(b.end(read)), b"a");
+    b.watcher.abort(here);
+    b.watcher.abort(there);
+    b.watcher.close();
+}
+
+/// A queue of very many writes counts as full, and the read waited until they had ended, although
+/// they held nothing of the pool.
+pub fn many_writes_hold_a_read_only_while_others_hold_the_pool<H: Harness>() {
+    let mut b = H::bench_with(small_pool());
+    let (here, there, read, kept) = held_read::<H>(&mut b, |b, here, _| {
+        for _ in 0..5000 {
+            b.submit(Op::write(here, "x").token(ANSWER));
+        }
+    });
+    drop(kept);
+    assert_eq!(&*expect_read(b.end(read)), b"a");
+    b.watcher.abort(here);
+    b.watcher.abort(there);
+    b.watcher.close();
+}
+
+/// The read waited for as many buffers as its writes had held at first, although some of them had
+/// gone out since.
+pub fn a_read_waits_for_what_its_writes_hold_now<H: Harness>() {
+    let mut b = H::bench_with(small_pool());
+    let mut floods = [Flood::start::<H>(&mut b, To::Itself, false)];
+    settle::<H>(&mut b, &mut floods);
+    let (here, there) = (floods[0].flooded, floods[0].flooder);
+    assert_eq!(b.watcher.counters().waiting_sources, 1);
+    let free = |b: &Bench<H::Driver>| b.watcher.counters().free_swap_bytes as usize / CHUNK;
+    let held_at_first = b.watcher.counters().leased_bytes as usize / CHUNK;
+    let mut kept = Vec::new();
+    while free(&b) > 2 {
+        kept.push(b.watcher.lease(|space| space.len()).expect("room"));
+    }
+    // The peer reads until a third of the pool is queued.
+    while b.watcher.queued_bytes(here).unwrap() > CHUNKS * CHUNK / 3 {
+        let read = b.submit(Op::read_into(there, room(CHUNK)).token(PONG));
+        while b.is_open(read) {
+            let c = b.next();
+            assert!(c.token != FLOODED, "it goes on too early");
+            if c.ticket() == read {
+                break;
+            }
+        }
+    }
+    // There is room for these writes sooner than for those of the beginning.
+    let mut went_on = false;
+    while !went_on {
+        assert!(free(&b) < held_at_first, "{} are free", free(&b));
+        drop(kept.pop());
+        b.look_for(Duration::from_millis(1));
+        went_on = b.now().iter().any(|c| c.token == FLOODED);
+    }
+    b.watcher.close();
+}
+
+/// Whatever the number of swap buffers, a peer that never reads gets no further when its share is
+/// full: its writes are not copied out of the pool to make room for its next read.
+pub fn a_flood_stands_still_in_a_pool_of_any_size<H: Harness>() {
+    for chunks in [5, 8, 13, 31, 32, 63] {
+        for multishot in [false, true] {
+            let pool = Watcher::builder().buffer_size(CHUNK as u32).swap_limit(chunks * CHUNK);
+            let mut b = H::bench_with(pool);
+            let mut floods = [Flood::start::<H>(&mut b, To::Itself, multishot)];
+            settle::<H>(&mut b, &mut floods);
+            b.watcher.close();
+        }
+    }
+}
+
 /// A dozen sources flood a pool of eight swap buffers with small messages, and the program keeps
 /// the leases: at the end one buffer has room left, but it is not a whole one. The reads were
 /// resumed for it in every turn, and the loop never slept.

@@ -293,6 +293,11 @@ impl Buf {
         ManuallyDrop::new(unsafe { Lease::from_parts(self.chunk(), self.start, self.len) })
     }
 
+    /// The number of its leases, those outside the pool among them.
+    pub(crate) fn leases(&self) -> usize {
+        self.parts().iter().filter(|part| part.is_lease()).count()
+    }
+
     /// The number of its leases that keep a swap buffer in use.
     pub(crate) fn pool_leases(&self) -> usize {
         self.parts().iter().filter(|part| part.is_in_pool()).count()

@@ -6,6 +6,7 @@ use std::ops::{Index, IndexMut};
 
 use crate::completion::Done;
 use crate::driver::deadline::Deadlines;
+use crate::memory::buf::Buf;
 use crate::memory::leaked::leak;
 use crate::op::operation::{InFlight, Operation};
 use crate::op::{Family, OpCode};
@@ -17,7 +18,8 @@ use crate::words::error::{Error, Limit, Refusal};
 use crate::words::source::Ticket;
 use crate::words::table::{NIL, Table};
 
-/// A queue of more writes than this counts as one that holds its share: nobody counts its leases.
+/// The leases of so many writes are counted. A queue of more writes counts as one that holds more
+/// than any share.
 const MOST_COUNTED: usize = 4096;
 
 /// The operations of a driver, by slot.
@@ -146,15 +148,20 @@ impl Operations {
         all.filter(|op| op.in_flight.ending().is_some()).count()
     }
 
-    /// The number of leases in a queue of writes. It counts up to `most` and the leases of one more
-    /// write.
-    pub(in crate::proactor) fn count_leases(&self, head: u32, most: usize) -> usize {
+    /// The number of leases in a queue of writes, as `of` counts those of a buffer. It counts up to
+    /// `most` and the leases of one more write.
+    pub(in crate::proactor) fn count_leases(
+        &self,
+        head: u32,
+        most: usize,
+        of: impl Fn(&Buf) -> usize,
+    ) -> usize {
         let (mut held, mut looks) = (0, 0);
         for op in self.queue(head) {
             if held > most {
                 break;
             }
-            held += op.buf.pool_leases();
+            held += of(&op.buf);
             looks += 1;
             if looks == MOST_COUNTED {
                 return most + 1;

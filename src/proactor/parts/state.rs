@@ -18,7 +18,7 @@
 //!     ├─ EAGAIN, short read ──▶ REGISTERED ──────────── an event ────────────┤
 //!     ├─ no kernel memory ────▶ READ_PAUSED, WRITE_PAUSED ── a time ─────────┼─▶ QUEUED
 //!     ├─ no lease, no room ───▶ WAITING ─────────────── it comes back ───────┤
-//!     ├─ writes hold a share ─▶ HELD ────────────────── a write ends ────────┤
+//!     ├─ writes hold a share ─▶ HELD ─── a write ends, buffers are free ─────┤
 //!     └─ started ─────────────▶ READ_BUSY, WRITE_BUSY ── the answer ─────────┘
 //! ```
 //!

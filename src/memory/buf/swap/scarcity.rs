@@ -20,6 +20,11 @@ impl Pool {
         self.in_use() >= self.limit_chunks / 8 && self.free_chunks() <= self.in_use()
     }
 
+    /// Whether at most a quarter of the chunks is in use, and the pool is not scarce.
+    pub(crate) fn is_plentiful(&mut self) -> bool {
+        self.in_use() <= self.limit_chunks / 4 && !self.is_scarce()
+    }
+
     #[inline(always)]
     fn in_use(&self) -> usize {
         self.allocated - self.free.len() - self.lent
