@@ -100,11 +100,15 @@ pub(super) enum KernelEntry {
     Notice { key: u64, write: bool, kind: AnswerKind, late: bool },
 }
 
+/// How often signals interrupt an operation that was told to end. The next signal ends it.
+const MOST_INTERRUPTED: u32 = 100;
+
 pub(super) struct Begun {
     key: u64,
     fd: RawFd,
     what: SimStreamOp,
-    stopped: bool,
+    /// How often signals may still interrupt it, once it was told to end.
+    stopped: Option<u32>,
 }
 
 enum SimStreamOp {
@@ -238,12 +242,12 @@ impl<const C: bool> Sim<C> {
             return if can_lend(pool) { Started::Starved } else { Started::No };
         }
         let to = to.map(|mut to| (to.as_mut_ptr(), to.len()));
-        self.begin(Begun { key, fd, what: SimStreamOp::Recv { to, multishot }, stopped: false })
+        self.begin(Begun { key, fd, what: SimStreamOp::Recv { to, multishot }, stopped: None })
     }
 
     pub(super) fn begin_send(&mut self, fd: RawFd, key: u64, parts: &[IoSlice<'_>]) -> Started {
         let parts = parts.iter().map(|part| (part.as_ptr(), part.len())).collect();
-        self.begin(Begun { key, fd, what: SimStreamOp::Send { parts }, stopped: false })
+        self.begin(Begun { key, fd, what: SimStreamOp::Send { parts }, stopped: None })
     }
 
     /// Plans an answer of the kernel, in `delay_ns`.
@@ -288,7 +292,7 @@ impl<const C: bool> Sim<C> {
         let Some(KernelEntry::Begun(begun)) = self.in_kernel.entries.get_mut(&number) else {
             return;
         };
-        begun.stopped = true;
+        begun.stopped.get_or_insert(MOST_INTERRUPTED);
         self.enter().try_after(0, self.selector, number);
     }
 
@@ -348,7 +352,10 @@ impl<const C: bool> Sim<C> {
         let waits = world.completing.waiting.remove(&(fd as u32, write)).is_some();
         let again = moved == -(libc::EAGAIN as isize);
         let interrupted = moved == -(libc::EINTR as isize) || again && !waits;
-        if begun.stopped && interrupted {
+        if let Some(left @ 1..) = &mut begun.stopped
+            && interrupted
+        {
+            *left -= 1;
             // The bytes that are there win over the cancel.
             world.try_after(0, selector, number);
             drop(world);
@@ -356,7 +363,7 @@ impl<const C: bool> Sim<C> {
             return None;
         }
         if again {
-            if begun.stopped {
+            if begun.stopped.is_some() {
                 return Some(begun.answer(-(libc::ECANCELED as isize)));
             }
             if waits {
@@ -369,7 +376,7 @@ impl<const C: bool> Sim<C> {
         let multishot = matches!(begun.what, SimStreamOp::Recv { multishot: true, .. });
         let more = multishot
             && moved > 0
-            && !begun.stopped
+            && begun.stopped.is_none()
             && !world.dice.hits(place, Fault::MultishotEnd);
         if more && waits {
             world.try_soon(selector, number, place);

@@ -211,6 +211,9 @@ impl<const C: bool> Sim<C> {
             if world.dice.hits(ANYWHERE, Fault::CacheMiss) {
                 return -(libc::EAGAIN as isize);
             }
+            if world.dice.hits(ANYWHERE, Fault::Eintr) {
+                return -(libc::EINTR as isize);
+            }
             code(world.read_file(fd, slice::from_mut(&mut to), offset, false))
         })
     }

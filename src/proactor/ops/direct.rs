@@ -21,6 +21,7 @@ use crate::proactor::parts::state::{
     INLINE_READ, READ_PAUSED, READABLE, READS, REGISTERED, STREAM, UNSETTLED, WRITABLE,
     WRITE_PAUSED, WRITES,
 };
+use crate::proactor::parts::time::MOST_INTERRUPTED;
 use crate::sys::descriptor::VECTORS;
 use crate::words::error::{ErrorKind, Refusal};
 use crate::words::source::{Source, SourceKind};
@@ -147,9 +148,6 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// How often a call is made that signals interrupt.
-const MOST_TRIES: usize = 100;
-
 fn is_interrupted(moved: isize) -> bool {
     moved == -(libc::EINTR as isize)
 }
@@ -158,7 +156,7 @@ fn is_interrupted(moved: isize) -> bool {
 /// interrupt every one, a pause follows.
 fn uninterrupted<A>(mut attempt: impl FnMut() -> A, moved: impl Fn(&A) -> isize) -> A {
     let mut answer = attempt();
-    for _ in 1..MOST_TRIES {
+    for _ in 1..MOST_INTERRUPTED {
         if !is_interrupted(moved(&answer)) {
             break;
         }

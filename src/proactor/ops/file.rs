@@ -30,6 +30,7 @@ use crate::op::{Op, OpCode};
 use crate::proactor::ops::submit::check_len;
 use crate::proactor::ops::{Submitted, send_file};
 use crate::proactor::parts::state::ABORTING;
+use crate::proactor::parts::time::MOST_INTERRUPTED;
 use crate::proactor::{MOST_COPIED, Proactor};
 use crate::sys::fork;
 use crate::sys::fs::MOST_VECTORS;
@@ -164,7 +165,7 @@ impl<K: Kernel> Proactor<K> {
             // Copying so many bytes would keep the other sources waiting, so a thread does it.
             return None;
         }
-        let mut moved = 0;
+        let (mut moved, mut interrupted) = (0, 0);
         while moved < room {
             let at = offset + moved as u64;
             let got = if let Some(got) = tried.take() {
@@ -181,8 +182,8 @@ impl<K: Kernel> Proactor<K> {
                 1.. => moved += got as usize,
                 0 => break,
                 _ => match -got as i32 {
-                    libc::EINTR => {}
-                    libc::EAGAIN => return None,
+                    libc::EINTR if interrupted < MOST_INTERRUPTED => interrupted += 1,
+                    libc::EAGAIN | libc::EINTR => return None,
                     errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => {
                         facts.cannot_read_now(errno);
                         self.sources[index].set_facts(facts);

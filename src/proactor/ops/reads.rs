@@ -55,7 +55,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<ErrorKind> {
         match -moved as i32 {
             libc::EAGAIN => self.block_read(index),
-            libc::EINTR => {}
+            libc::EINTR => self.interrupted(index, READ_PAUSED),
             // The kernel is out of memory. The connection is not at fault.
             libc::ENOBUFS | libc::ENOMEM => self.pause(index, READ_PAUSED),
             errno => return Some(ErrorKind::Os(errno)),

@@ -176,7 +176,7 @@ impl<K: Kernel> Proactor<K> {
                 {
                     self.wait_for_buffer(index);
                 }
-                (libc::ECANCELED | libc::EINTR | libc::ENOBUFS, None) => {}
+                (libc::ECANCELED | libc::ENOBUFS, None) => {}
                 _ => self.read_stopped(index, slot, Received::plain(moved)),
             }
         }
@@ -198,7 +198,7 @@ impl<K: Kernel> Proactor<K> {
         }
         if moved >= 0 {
             self.advance_queue(index, moved as u32);
-        } else if !matches!(-moved as i32, libc::ECANCELED | libc::EINTR) {
+        } else if -moved as i32 != libc::ECANCELED {
             let head = self.sources[index].writes.head;
             let kept = self.ops[head].in_flight;
             self.ops[head].in_flight = InFlight::No;

@@ -39,7 +39,7 @@ impl<K: Kernel> Proactor<K> {
     ) -> Option<ErrorKind> {
         match -moved as i32 {
             libc::EAGAIN => self.block_write(index),
-            libc::EINTR => {}
+            libc::EINTR => self.interrupted(index, WRITE_PAUSED),
             // No edge says that the kernel has memory again.
             libc::ENOBUFS | libc::ENOMEM => self.pause(index, WRITE_PAUSED),
             errno => return Some(ErrorKind::Os(errno)),

@@ -11,6 +11,10 @@ use crate::words::source::Source;
 /// and room is found at most so much later.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 32_000_000;
+/// How many calls of a tenth of a second are made again at once when signals interrupt them.
+/// Directions that meet more signals pause.
+pub(in crate::proactor) const MOST_INTERRUPTED: usize = 100;
+const INTERRUPTED_SPAN_NS: u64 = 100_000_000;
 
 /// The clock of a driver, pauses, and idle timeouts.
 pub(in crate::proactor) struct Time {
@@ -26,6 +30,8 @@ pub(in crate::proactor) struct Time {
     last: HashMap<(Source, u32), (u64, u64)>,
     /// `last` is looked through for what is out of date when it has so many entries.
     most_last: usize,
+    /// How many calls signals have interrupted since this time.
+    interrupted: (usize, u64),
     /// The idle timeouts of sources.
     pub(in crate::proactor) idle: Idle,
 }
@@ -47,6 +53,7 @@ impl Time {
             paused: Vec::new(),
             last: HashMap::new(),
             most_last: 64,
+            interrupted: (0, 0),
             idle: Idle::new(),
         }
     }
@@ -76,6 +83,16 @@ impl Time {
         if !self.last.is_empty() {
             self.last.remove(&(source, flag));
         }
+    }
+
+    /// Notes that a signal has interrupted a call. Whether it may be made again at once.
+    pub(in crate::proactor) fn interrupted(&mut self, now_ns: u64) -> bool {
+        let (count, since_ns) = &mut self.interrupted;
+        if now_ns - *since_ns > INTERRUPTED_SPAN_NS {
+            (*count, *since_ns) = (0, now_ns);
+        }
+        *count += 1;
+        *count <= MOST_INTERRUPTED
     }
 
     /// When the first pause ends.

@@ -71,6 +71,15 @@ impl<K: Kernel> Proactor<K> {
         self.time.pause(name, which, self.kernel.now_ns());
     }
 
+    /// A signal has interrupted a call for a direction of a source. The call is made again: at
+    /// once, or after a pause if there are very many signals.
+    #[cold]
+    pub(in crate::proactor) fn interrupted(&mut self, index: u32, which: u32) {
+        if !self.time.interrupted(self.kernel.now_ns()) {
+            self.pause(index, which);
+        }
+    }
+
     /// A read of the source waits for a swap buffer.
     #[cold]
     pub(in crate::proactor) fn wait_for_lease(&mut self, index: u32) {

@@ -1,8 +1,8 @@
 //! Files: bytes, names, the cache, crashes, and faults; on both kinds of kernels.
 
 use super::*;
-use crate::Priority;
 use crate::file::OpenOptions;
+use crate::{Buf, Priority};
 
 /// The faults of work on files.
 pub(super) const FAULTS: [&str; 7] = [
@@ -286,6 +286,24 @@ fn the_same_seed_is_the_same_work_on_files() {
         assert_eq!(run(seed), run(seed));
     }
     assert_ne!(run(2), run(4));
+}
+
+/// Signals interrupt every read of the page cache: then a thread or the kernel reads the file. The
+/// call was made again for ever inside the submission.
+#[test]
+fn a_read_that_is_always_interrupted_goes_to_others() {
+    for completing in [false, true] {
+        let sim = sim(completing, Faults::none());
+        sim.write_file("a", pattern(9_000));
+        let mut watcher = watcher(&sim);
+        let file = open(&mut watcher, "a", both());
+        sim.set_faults(Faults { eintr: 1.0, ..Faults::none() });
+        assert_eq!(read_at(&mut watcher, file, 9_000, 0), pattern(9_000));
+        let list = Buf::list([vec![0; 4_000], vec![0; 5_000]]);
+        let done = run(&mut watcher, Op::read_at(file, list, 0));
+        assert!(done.result.is_ok() && done.bytes() == 9_000, "{done:?}");
+        assert!((100..1000).contains(&sim.injected().eintr), "{:?}", sim.injected());
+    }
 }
 
 /// Cancels reach requests that are not done, and come too late for others.

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::driver::config::Config;
+use crate::driver::endpoint::DatagramOptions;
+use crate::{Address, Buf};
 
 /// The timer of a program that always has work still fires, whether the program resubmits nops for
 /// ever or posts messages for ever. The same seed still gives the same run.
@@ -262,5 +264,66 @@ fn calls_that_are_always_interrupted_end() {
         sim.set_faults(Faults::none());
         wait_one(&mut watcher);
         assert_eq!(watcher.recv(here, &mut bytes).unwrap(), 6);
+    }
+}
+
+/// Signals interrupt every call of an operation. The operation is tried again, and the loop rests
+/// meanwhile. A datagram was received again for ever in one turn, and streams let no loop sleep.
+#[test]
+fn operations_that_are_always_interrupted_let_the_loop_rest() {
+    type Make = fn(Source, &Address) -> Op;
+    let streams: [Make; 7] = [
+        |source, _| Op::read(source),
+        |source, _| Op::read(source).multishot(),
+        |source, _| Op::read_into(source, Vec::with_capacity(9)),
+        |source, _| Op::read_exact(source, vec![0; 2], 2),
+        |source, _| Op::read_append(source, Vec::with_capacity(9)),
+        |source, _| Op::write(source, "ab"),
+        |source, _| Op::write(source, Buf::list(["a", "b"])),
+    ];
+    let datagrams: [Make; 5] = [
+        |source, _| Op::recv_from(source),
+        |source, _| Op::recv_from(source).multishot(),
+        |source, _| Op::recv_from_into(source, Vec::with_capacity(9)),
+        |source, at| Op::send_to(source, "ab", at.clone()),
+        |source, at| Op::send_to(source, "ab", at.clone()).deferred(),
+    ];
+    let all = streams.into_iter().map(|op| (op, true));
+    let all = all.chain(datagrams.into_iter().map(|op| (op, false)));
+    for (completing, (op, stream)) in
+        [false, true].into_iter().flat_map(|c| all.clone().map(move |op| (c, op)))
+    {
+        let sim = Sim::new(1);
+        sim.set_completing(completing);
+        let mut watcher = watcher(&sim);
+        let (here, there, at) = if stream {
+            let (here, there) = attach_pair(&mut watcher, &sim);
+            (here, there, Address::from(ADDRESS))
+        } else {
+            let any = ([127, 0, 0, 1], 0);
+            let here = watcher.bind_datagram(any, DatagramOptions::default()).unwrap();
+            let there = watcher.bind_datagram(any, DatagramOptions::default()).unwrap();
+            let at = watcher.local_address(here).unwrap();
+            (here, there, at)
+        };
+        let other =
+            if stream { Op::write(there, "ab") } else { Op::send_to(there, "ab", at.clone()) };
+        watcher.submit(other).unwrap();
+        wait_one(&mut watcher);
+        sim.set_faults(Faults { eintr: 1.0, ..Faults::none() });
+        let op = watcher.submit(op(here, &at)).unwrap();
+        let mut done = Completions::new();
+        assert_eq!(watcher.wait_timeout(&mut done, Duration::from_secs(1)).unwrap(), 0);
+        let tries = sim.injected().eintr;
+        assert!((100..1500).contains(&tries), "{tries} tries");
+        sim.set_faults(Faults::none());
+        let done = wait_one(&mut watcher);
+        assert!(done.ticket() == op && done.result.is_ok(), "{done:?}");
+        // One that goes on while signals come ends when it is told to.
+        sim.set_faults(Faults { eintr: 1.0, ..Faults::none() });
+        if done.has_more() {
+            assert!(watcher.cancel(op));
+            assert_eq!(wait_one(&mut watcher).error_kind(), Some(ErrorKind::Cancelled));
+        }
     }
 }
