@@ -125,7 +125,8 @@ pub(crate) fn settle(patience: Duration) {
     }
 }
 
-/// A descriptor that waits for a thread, and who is to know when it is closed.
+/// A descriptor that waits for a thread to close it, what to call then, and the mark of the thread
+/// that handed it over.
 struct ToClose {
     fd: RawFd,
     closed: Option<Closed>,
@@ -152,6 +153,9 @@ struct List {
     /// How many of the threads have nothing to do.
     idle: usize,
 }
+
+/// The lists of a closer, which this thread has locked.
+type Lists<'a> = MutexGuard<'a, [List; 2]>;
 
 /// The threads of one process, and what they have to do.
 #[derive(Default)]
@@ -197,12 +201,13 @@ fn closer() -> &'static Closer {
 
 impl Closer {
     /// No foreign code runs under the lock, so it is never poisoned.
-    fn lock(&self) -> MutexGuard<'_, [List; 2]> {
+    fn lock(&self) -> Lists<'_> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes what waited in the parent. Nobody in this process asks for the results. If a thread
-    /// of the parent held the lock at the fork, the list may be half changed, and is left alone.
+    /// Closes the child's copies of the descriptors that waited in the parent. Only the parent's
+    /// drivers take the results. If a thread of the parent held the lock at the fork, the lists may
+    /// be half changed: then the copies stay open.
     fn inherit(&'static self, parents: &Closer) {
         let Ok(mut lists) = parents.lists.try_lock() else { return };
         for (which, list) in lists.iter_mut().enumerate() {
@@ -244,24 +249,29 @@ impl Closer {
     fn do_without(&self, which: usize) {
         let mut lists = self.lock();
         lists[which].threads -= 1;
-        while lists[which].threads == 0
-            && let Some(next) = lists[which].waiting.pop_front()
-        {
-            drop(lists);
-            next.close();
-            lists = self.lock();
+        let mut is_left = true;
+        while is_left && lists[which].threads == 0 {
+            (lists, is_left) = self.close_next(lists, which);
         }
+    }
+
+    /// Closes what has waited longest, without the lock. Whether there was anything.
+    fn close_next<'a>(&'a self, mut lists: Lists<'a>, which: usize) -> (Lists<'a>, bool) {
+        let Some(next) = lists[which].waiting.pop_front() else { return (lists, false) };
+        drop(lists);
+        next.close();
+        lists = self.lock();
+        self.closed.notify_all();
+        (lists, true)
     }
 
     /// A thread closes what waits, until nothing has come for a while.
     fn work(&self, which: usize) {
         let mut lists = self.lock();
         loop {
-            if let Some(next) = lists[which].waiting.pop_front() {
-                drop(lists);
-                next.close();
-                lists = self.lock();
-                self.closed.notify_all();
+            let was_left;
+            (lists, was_left) = self.close_next(lists, which);
+            if was_left {
                 continue;
             }
             lists[which].idle += 1;

@@ -217,7 +217,9 @@ impl<D: Driver> Watcher<D> {
     ///   follow poll(2). They wait if another process takes the bytes, or the room, in between.
     ///
     /// On a Unix seqpacket socket on Linux `SO_TIMESTAMP` is on during each receive: nothing else
-    /// tells an empty record from the end.
+    /// tells an empty record from the end. If other code that attached the same socket receives at
+    /// the same moment, one may switch the option off for the other, which then takes an empty
+    /// record for the end.
     ///
     /// # Errors
     ///

@@ -133,18 +133,19 @@ impl<K: Kernel> Proactor<K> {
     /// Gives a thread, or the kernel, a descriptor to close. This takes no place among the jobs.
     fn give_close(&mut self, slot: u32, handle: Handle) {
         let key = self.ops.ticket(slot).key();
-        self.files.jobs.insert(slot, AssignedJob::Close);
         if K::JOBS {
             match self.kernel.start_job(key, ThreadJob::Close(handle)) {
                 Ok(()) => self.files.jobs_in_kernel += 1,
-                Err(work) => self.job_done(slot, work.run(), false),
+                Err(work) => return self.job_done(slot, work.run(), false),
             }
+            self.files.jobs.insert(slot, AssignedJob::Close);
             return;
         }
+        self.files.jobs.insert(slot, AssignedJob::Close);
         let (closed, _) = self.files.closed.get_or_insert_with(crossbeam_channel::unbounded);
         let (closed, wake) = (closed.clone(), self.inbox.remote.wake_state());
         handle.close_later(Some(Box::new(move |result| {
-            // If the driver is gone, nobody asks.
+            // Without the driver nobody takes the result.
             let _ = closed.send((key, result));
             wake.notify();
         })));

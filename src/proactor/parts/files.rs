@@ -18,7 +18,7 @@ pub(in crate::proactor) enum AssignedJob {
     Thread(JobHandle<ThreadJob>),
     /// To a kernel without threads, under this key.
     Kernel(u64),
-    /// A close, which nobody can take back.
+    /// A close. It cannot be cancelled.
     Close,
 }
 

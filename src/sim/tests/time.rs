@@ -249,7 +249,7 @@ fn calls_that_are_always_interrupted_end() {
             let error = watcher.recv(here, &mut bytes).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             assert!(watcher.send(here, b"!").is_err());
-            // What is there is told, but not at once again and again.
+            // `readable` completes, because bytes are there, but only after a pause.
             let start = sim.now();
             watcher.submit(Op::readable(here)).unwrap();
             wait_one(&mut watcher);
