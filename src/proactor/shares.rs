@@ -1,18 +1,18 @@
 //! Shares of the swap buffers: how many of them the queued writes of one source may hold.
 //!
 //! A peer that does not read keeps the writes to it in their queue, and each lease in such a write
-//! keeps a swap buffer in use. So the writes of one source hold at most as many swap buffers as are
-//! free. At this bound the reads of the source wait: an echo to a peer that sends and never reads
-//! stops there. A write that would exceed the bound, because its bytes came from another source or
-//! from the program, is copied out of the pool when it is queued. This is the dynamic threshold of
-//! shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never read, each holds one
-//! part in `n + 1` of the pool at most, and one such part stays free.
+//! keeps a swap buffer in use. So the writes of one source hold at most as many swap buffers as
+//! are free. At this bound the reads of the source wait: an echo to a peer that sends and never
+//! reads stops there. A write that would exceed the bound, because its bytes came from another
+//! source or from the program, is copied out of the pool when it is queued. This is the dynamic
+//! threshold of shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never read,
+//! each holds one part in `n + 1` of the pool at most, and one such part stays free.
 //!
-//! For a read each lease counts as a whole swap buffer, also one that was copied: otherwise the copy
-//! would make room for the next read of the same source, and so on without end. Only queued writes
-//! count, because they end without any further read. So no read waits for a lease that the program
-//! gives back after that read only. While at most a quarter of the pool is in use, no read waits:
-//! small messages may have more leases than the pool has buffers.
+//! For a read each lease counts as a whole swap buffer, also one that was copied: otherwise the
+//! copy would make room for the next read of the same source, and so on without end. Only queued
+//! writes count, because they end without any further read. So no read waits for a lease that the
+//! program gives back after that read only. While at most a quarter of the pool is in use, no read
+//! waits: small messages may have more leases than the pool has buffers.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -356,8 +356,8 @@ pub fn reads_that_wait_for_writes_end_like_others<H: Harness>() {
 }
 
 /// A source whose reads wait for its writes: `queue` fills the queue while the pool is nearly
-/// unused, then the program takes so much of the pool that a read has to wait. Returns the two ends,
-/// the read, and what the program holds.
+/// unused, then the program takes so much of the pool that a read has to wait. Returns the two
+/// ends, the read, and the leases of the program.
 fn held_read<H: Harness>(
     b: &mut Bench<H::Driver>,
     queue: impl FnOnce(&mut Bench<H::Driver>, Source, Source),
