@@ -203,18 +203,18 @@ fn echoes_that_nobody_reads<H: Harness>(count: usize, multishot: bool) {
     }
     // And when other sources leave more of the pool.
     if count > 2 {
-        let before = floods[1].bytes;
-        for flood in floods.split_off(2) {
+        let mut last = floods.remove(1);
+        for flood in floods {
             b.watcher.abort(flood.flooded);
             b.watcher.abort(flood.flooder);
         }
-        while floods[1].bytes == before {
+        let before = last.bytes;
+        while last.bytes == before {
             let c = b.next();
-            let of = |f: &&mut Flood| f.flooded == c.source || f.flooder == c.source;
             if !matches!(c.token, PONG | ANSWER)
-                && let Some(flood) = floods.iter_mut().find(of)
+                && (c.source == last.flooded || c.source == last.flooder)
             {
-                flood.take::<H>(&mut b, c);
+                last.take::<H>(&mut b, c);
             }
         }
     }

@@ -267,7 +267,12 @@ impl<W: World> Model<W> {
             limits: case.limits.clone(),
             calm: *faults == Faults::none(),
             resets: faults.reset > 0.0,
-            slack: if W::COMPLETES && faults.late_cancel > 0.0 { LATE } else { Duration::ZERO },
+            slack: match case.limits.quirks {
+                // A thread of the kernel may have a send, and the cancel waits for it.
+                "unix-sends=off" if W::COMPLETES => W::BOUND,
+                _ if W::COMPLETES && faults.late_cancel > 0.0 => LATE,
+                _ => Duration::ZERO,
+            },
             refusals: faults.connect_refused > 0.0 || faults.aborted > 0.0 || faults.emfile > 0.0,
             submitter,
             requests: VecDeque::new(),
