@@ -21,6 +21,8 @@ every_driver! {
     a_tick_can_end_the_server_before_it_serves
     connects_open_or_close_once
     wakes_of_a_turn_are_one
+    a_connection_that_wakes_itself_leaves_the_turn
+    ticks_go_on_after_a_panic
     both_directions_close_when_both_are_shut_down
 }
 
@@ -145,7 +147,7 @@ fn a_panic_in_any_callback_ends_its_connection_only<T: Harness>() {
         assert_eq!(bench.running.report().panics, 1, "{fails_in}");
         let brittle = bench.running.handler();
         for number in [1, 3] {
-            let all = ["opened", "data", "wake", "prewrite", "postwrite", "ended", "closed"];
+            let all = ["opened", "data", "prewrite", "postwrite", "wake", "ended", "closed"];
             assert_eq!(brittle.notes[&number], all, "{fails_in}: the others go on");
             assert_eq!(brittle.causes[&number], Cause::Closed);
         }
@@ -309,6 +311,67 @@ fn wakes_of_a_turn_are_one<T: Harness>() {
     bench.until("it is closed", |bench| bench.running.engine().is_empty());
     assert_eq!(notes.of(id)[3..], ["closed Closed "]);
     assert!(!remote.wake(id) && !bench.running.engine().wake(id));
+}
+
+/// Answers, and wakes itself in each wake.
+#[derive(Default)]
+struct Restless {
+    wakes: usize,
+}
+
+impl Handler for Restless {
+    type State = ();
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        c.write(data);
+        let id = c.id();
+        c.engine().wake(id);
+        Action::None
+    }
+    fn wake(&mut self, c: &mut Conn<'_, ()>) -> Action {
+        self.wakes += 1;
+        assert!(self.wakes < 1_000_000, "the turn does not end");
+        let id = c.id();
+        c.engine().wake(id);
+        Action::None
+    }
+}
+
+/// The turn went on for ever: no other connection was served, and no shutdown was heard.
+fn a_connection_that_wakes_itself_leaves_the_turn<T: Harness>() {
+    let server = Server::new(|_| Restless::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let clients = [bench.connect(), bench.connect()];
+    for client in clients {
+        bench.say(client, "x");
+        bench.until("it is answered", |bench| bench.client(client).heard == b"x");
+    }
+    assert!(bench.running.handler().wakes > 0);
+    let remote = bench.running.remote();
+    remote.shutdown();
+    bench.until("it is over", |bench| bench.running.is_over());
+}
+
+/// Panics in its third tick.
+struct Stumbling {
+    ticks: usize,
+}
+
+impl Handler for Stumbling {
+    type State = ();
+    fn tick(&mut self, _: &mut Context<'_, ()>) -> (Option<Duration>, Action) {
+        self.ticks += 1;
+        assert!(self.ticks != 3, "the third tick fails, as it is to");
+        let ends = if self.ticks == 9 { Action::Shutdown } else { Action::None };
+        (Some(Duration::from_millis(1)), ends)
+    }
+}
+
+/// One panic ended all ticks.
+fn ticks_go_on_after_a_panic<T: Harness>() {
+    let server = Server::new(|_| Stumbling { ticks: 0 }).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    bench.until("it is over", |bench| bench.running.is_over());
+    assert_eq!(bench.running.report().panics, 1);
 }
 
 fn both_directions_close_when_both_are_shut_down<T: Harness>() {

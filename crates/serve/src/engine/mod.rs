@@ -150,6 +150,8 @@ pub struct Engine<S> {
     queue: VecDeque<Completion>,
     /// The events that it delivers before those.
     pending: VecDeque<Pending>,
+    /// Connections that the program has woken since the last flush.
+    woken: Vec<Id>,
     gone: VecDeque<Gone<S>>,
     /// The output of this turn to connections that have nothing else to do. The place of each
     /// connection names the position of its buffer. A buffer that no place names is empty.
@@ -388,6 +390,7 @@ impl<S> Engine<S> {
             tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
             queue: VecDeque::new(),
             pending: VecDeque::new(),
+            woken: Vec::new(),
             gone: VecDeque::new(),
             fresh: Vec::new(),
             is_high: false,
@@ -565,13 +568,13 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Makes an [`Event::Wake`] for a connection; false for a stale id. Several calls before the
-    /// event make one event.
+    /// Makes an [`Event::Wake`] for a connection; false for a stale id. The event comes after the
+    /// next [`flush`](Engine::flush). Several calls before the event make one event.
     pub fn wake(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & WOKEN == 0 {
             place.flags |= WOKEN;
-            self.pending.push_back(Pending::Wake(id));
+            self.woken.push(id);
         }
         true
     }

@@ -298,6 +298,8 @@ impl<S> Engine<S> {
         if self.requests {
             self.carry_out_requests(watcher);
         }
+        // Not before: a connection that wakes itself in each wake would not let the turn end.
+        self.pending.extend(self.woken.drain(..).map(Pending::Wake));
         self.is_high = self.budget.is_high();
         if self.is_high && self.budget.is_over() {
             self.shed(watcher);

@@ -69,6 +69,8 @@ pub struct Running<H: Handler> {
     /// Whether the log knows of the end.
     has_told_end: bool,
     panics: u64,
+    /// Whether `tick` runs, and the last delay that it has returned.
+    tick: (bool, Option<Duration>),
     /// Known from the shutdown on.
     descriptor_shortages: u64,
     unfinished: Vec<Unfinished>,
@@ -91,6 +93,7 @@ impl<H: Handler> Running<H> {
             stopping: false,
             has_told_end: false,
             panics: 0,
+            tick: (false, None),
             descriptor_shortages: 0,
             unfinished: Vec::new(),
         }
@@ -290,6 +293,9 @@ impl<H: Handler> Running<H> {
         if let Some(id) = id {
             self.engine.abort_as(id, Cause::Panicked);
         }
+        if let (true, delay) = self.tick {
+            self.tick_after(delay);
+        }
         // It is the program's, and its `Drop` may panic, too.
         discard(payload);
     }
@@ -392,11 +398,18 @@ impl<H: Handler> Running<H> {
 
     fn tick(&mut self) {
         let mut delay = None;
+        self.tick.0 = true;
         self.call_without(|handler, context| {
             let (next, action) = handler.tick(context);
             delay = next;
             action
         });
+        self.tick_after(delay);
+    }
+
+    /// The callback `tick` has ended. Another one follows after this delay.
+    fn tick_after(&mut self, delay: Option<Duration>) {
+        self.tick = (false, delay);
         if let Some(delay) = delay
             && !self.stopping
         {
