@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::process::ExitStatus;
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::schedule::Waited;
 use crate::completion::Done;
@@ -22,7 +23,7 @@ use crate::memory::buf::Target;
 use crate::memory::buf::swap::Pool;
 use crate::remote::Wake;
 use crate::sim::Sim;
-use crate::sim::world::World;
+use crate::sim::world::{RESETS, World};
 use crate::sys::fd::{BorrowedFd, OwnedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::os_error;
@@ -537,7 +538,11 @@ unsafe impl<const C: bool> Calls for Sim<C> {
         self.enter().connect_datagram(fd, peer, home)
     }
 
-    fn set_option(&mut self, _fd: RawFd, _option: SocketOption) -> io::Result<()> {
+    fn set_option(&mut self, fd: RawFd, option: SocketOption) -> io::Result<()> {
+        if let SocketOption::Linger(span) = option {
+            let flags = &mut self.enter().sockets[fd as usize].flags;
+            *flags = *flags & !RESETS | if span == Some(Duration::ZERO) { RESETS } else { 0 };
+        }
         Ok(())
     }
 

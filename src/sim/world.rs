@@ -69,6 +69,8 @@ pub(super) const WAITING: u16 = 1 << 9;
 pub(super) const LINKED: u16 = 1 << 11;
 /// The socket has asked for a connection over a link, and has no answer yet.
 pub(super) const OPENING: u16 = 1 << 12;
+/// The close of the socket resets the connection: its linger time is 0.
+pub(super) const RESETS: u16 = 1 << 13;
 
 pub(super) enum Role {
     Vacant,
@@ -384,10 +386,9 @@ impl World {
             // Unread bytes are lost: the peer must get a reset.
             Role::Stream => {
                 self.sockets[peer as usize].flags |= GONE;
-                self.send_packet(
-                    peer,
-                    if unread { Packet::Reset(libc::ECONNRESET) } else { Packet::End },
-                );
+                let is_reset = unread || flags & RESETS != 0;
+                let end = if is_reset { Packet::Reset(libc::ECONNRESET) } else { Packet::End };
+                self.send_packet(peer, end);
             }
         }
         true

@@ -22,6 +22,7 @@ every_driver! {
     without_lingering_the_close_is_at_once
     a_farewell_outlives_what_the_peer_has_said
     a_shutdown_reports_phases
+    output_that_is_given_up_ends_with_a_reset
 }
 
 /// Answers the first data, and closes.
@@ -241,4 +242,34 @@ fn a_connect_that_fails_has_its_phase() {
     l.engine.flush(&mut l.watcher);
     l.until("it is closed", |l| l.ends.len() == 2);
     assert_eq!(l.ends[1], (Cause::Closed, 0, Phase::Lingering));
+}
+
+/// The peer got a part of the output, and behind it a clean end: it could not tell the part from
+/// all of it.
+fn output_that_is_given_up_ends_with_a_reset<T: Harness>() {
+    let causes = [Cause::Aborted, Cause::WriteStall, Cause::Closed, Cause::Shutdown];
+    for cause in causes {
+        let limits = Limits::new().linger(T::span(50.0)).close(T::span(50.0));
+        let limits = limits.write_stall((cause == Cause::WriteStall).then(|| T::span(50.0)));
+        let mut bench = bench::<T, _, _>(once(limits));
+        let client = bench.connect_deaf();
+        bench.until("it is open", |bench| bench.running.engine().len() == 1);
+        let id = bench.running.engine().ids().next().unwrap();
+        bench.running.engine().write(id, vec![b'a'; 20 * ANSWER]).unwrap();
+        bench.running.turn(&mut bench.watcher);
+        match cause {
+            Cause::Aborted => assert!(bench.running.engine().abort(id)),
+            Cause::Closed => assert!(bench.running.engine().close(id)),
+            Cause::Shutdown => bench.running.remote().shutdown(),
+            _ => {}
+        }
+        bench.running.turn(&mut bench.watcher);
+        bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+        let (told, unsent, _) = bench.running.handler().closed[0];
+        assert!(told == cause && unsent > 0, "{cause:?}: {told:?} with {unsent} bytes");
+        bench.hear(client);
+        bench.until("the client hears the end", |bench| bench.client(client).is_over());
+        let client = bench.client(client);
+        assert!(!client.eof && client.heard.len() < 20 * ANSWER, "{cause:?}: a clean end");
+    }
 }

@@ -1,6 +1,9 @@
 //! How connections end: close after the output, half-close, abort, detach, failure.
 
+use std::time::Duration;
+
 use windlass::driver::Driver;
+use windlass::net::SocketOption;
 use windlass::{ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use super::conn::*;
@@ -229,6 +232,12 @@ impl<S> Engine<S> {
         }
         let source = self.table.place(index).source;
         let queued = self.queued(watcher, index);
+        let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
+        if queued > 0 || self.table.active_of(index).is_some_and(|active| unsent(active)) {
+            // The peer must not take a part of the output for all of it. (Where the option is
+            // refused, the socket has no reset.)
+            let _ = watcher.set_option(source, SocketOption::Linger(Some(Duration::ZERO)));
+        }
         watcher.abort(source);
         if self.files_of(index).is_some() {
             self.drop_files(watcher, index);
