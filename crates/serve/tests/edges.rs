@@ -117,7 +117,7 @@ fn a_close_ends_a_connect_that_is_to_be_detached<T: Harness>() {
     assert_eq!(l.ends, [(Cause::Closed, 0, Phase::Connecting)]);
 }
 
-/// The time that the connect takes is part of the close's.
+/// The time that the connect takes is part of the close's. It begins again when output moves.
 fn the_time_of_a_close_begins_once<T: Harness>() {
     if !T::VIRTUAL {
         return; // The network decides when a connect that has hung goes on.
@@ -137,7 +137,7 @@ fn the_time_of_a_close_begins_once<T: Harness>() {
     l.until("it is given up", |l| !l.ends.is_empty());
     let took = l.now() - start;
     assert!(matches!(l.ends[0], (Cause::Closed, 1.., Phase::Closing)), "{:?}", l.ends);
-    assert!((100..=107).contains(&took.as_secs()), "{took:?}");
+    assert!((160..=167).contains(&took.as_secs()), "{took:?}");
 }
 
 fn drained_comes_at_the_low_mark_whatever_waits_already<T: Harness>() {

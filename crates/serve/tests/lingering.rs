@@ -23,6 +23,7 @@ every_driver! {
     a_farewell_outlives_what_the_peer_has_said
     a_shutdown_reports_phases
     output_that_is_given_up_ends_with_a_reset
+    a_slow_reader_gets_all_of_the_last_answer
 }
 
 /// Answers the first data, and closes.
@@ -271,5 +272,56 @@ fn output_that_is_given_up_ends_with_a_reset<T: Harness>() {
         bench.until("the client hears the end", |bench| bench.client(client).is_over());
         let client = bench.client(client);
         assert!(!client.eof && client.heard.len() < 20 * ANSWER, "{cause:?}: a clean end");
+    }
+}
+
+/// The client takes far longer than the limit of a close, but never stops reading. After the limit
+/// the rest of the answer was lost. (Only virtual time is sure to pass as the test says.)
+fn a_slow_reader_gets_all_of_the_last_answer<T: Harness>() {
+    let (limit, pause) = match T::VIRTUAL {
+        true => (T::span(100.0), T::span(10.0)),
+        false => (Duration::from_secs(60), Duration::from_millis(1)),
+    };
+    for ends in [false, true] {
+        let limits = Limits::new().linger(T::span(50.0)).close(limit);
+        let mut bench = bench::<T, _, _>(once(limits));
+        let client = bench.connect_deaf();
+        bench.say(client, "g");
+        if ends {
+            bench.finish(client);
+        }
+        bench.until("it closes", |bench| bench.running.engine().budget().used() > 0);
+        let start = bench.watcher.update_now();
+        let mut heard = 0;
+        while heard < ANSWER {
+            let read = Op::read_into(client, Vec::with_capacity(ANSWER / 40)).token(3);
+            let read = bench.watcher.submit(read).unwrap();
+            let c = loop {
+                let mut done = windlass::Completions::new();
+                bench.watcher.wait_timeout(&mut done, common::PATIENCE).unwrap();
+                let mut found = None;
+                for c in done.drain(..) {
+                    if c.ticket() == read {
+                        found = Some(c);
+                    } else if let Some(c) = bench.running.complete(&mut bench.watcher, c) {
+                        bench.clients.take(&mut bench.watcher, c);
+                    }
+                }
+                bench.running.turn(&mut bench.watcher);
+                if let Some(c) = found {
+                    break c;
+                }
+            };
+            assert!(c.result.is_ok() && c.bytes() > 0, "{heard} of {ANSWER}: {c:?}");
+            heard += c.bytes();
+            bench.run_for(pause);
+        }
+        let took = bench.watcher.update_now() - start;
+        assert!(!T::VIRTUAL || took > 2 * limit, "{took:?}");
+        bench.hear(client);
+        bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
+        let (cause, unsent, _) = bench.running.handler().closed[0];
+        assert_eq!((cause, unsent), (Cause::Closed, 0));
+        assert_eq!(bench.client(client).error, None);
     }
 }

@@ -262,9 +262,10 @@ impl<S> Engine<S> {
         active.files.as_deref()
     }
 
-    /// Whether a close waits for files, and its time begins again with each progress.
-    pub(crate) fn extends_close(&self, index: u32) -> bool {
-        !self.refuses && self.files_of(index).is_some()
+    /// Whether a connection ends in a shutdown of the server: its time goes on even if its output
+    /// makes progress.
+    pub(crate) fn has_bounded_end(&self, index: u32) -> bool {
+        self.refuses && self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0
     }
 
     /// How many bytes of output wait for a connection, besides the corked ones.

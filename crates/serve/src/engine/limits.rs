@@ -21,11 +21,11 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
-    /// How long a connection that closes, or is to be detached, may take to send its output. The
-    /// time that its [jobs](crate::Engine::execute) take meanwhile counts, too. If the program
-    /// closes it while it connects, the rest of the connect also counts. While it sends a
-    /// [file](crate::Engine::send_file), the time begins again with each progress. A datagram that
-    /// the kernel has not taken after this time is dropped.
+    /// How long the output of a connection that closes, or is to be detached, may make no progress.
+    /// In a shutdown of the server: how long such a connection may take as a whole. The time that
+    /// its [jobs](crate::Engine::execute) take meanwhile counts, too. If the program closes it
+    /// while it connects, the rest of the connect also counts. A datagram that the kernel has not
+    /// taken after this time is dropped.
     pub close: Duration,
     /// How long a closing connection, after it has sent its output, waits for its peer to close.
     /// The connection drops the bytes that the peer sends meanwhile. Without this wait, the system

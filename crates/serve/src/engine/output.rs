@@ -508,11 +508,9 @@ impl<S> Engine<S> {
         index: u32,
         queued: usize,
     ) {
-        // The time of a close, or of a detach, goes on.
-        let ends = self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0
-            && !self.extends_close(index);
+        let goes_on = self.has_bounded_end(index);
         let Some(active) = self.table.active_of(index) else { return };
-        if !ends && (queued < active.queued || active.queued == 0) {
+        if !goes_on && (queued < active.queued || active.queued == 0) {
             active.since = Some(watcher.now());
         }
         active.queued = queued;

@@ -93,7 +93,7 @@ impl<S> Engine<S> {
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
         let ends = flags & (CLOSE | CLOSING | DETACH) != 0;
-        let goes_on = ends && !self.extends_close(index);
+        let goes_on = self.has_bounded_end(index);
         let Some(active) = self.table.active_of(index) else { return };
         if !goes_on && queued < active.queued {
             active.since = Some(now);
@@ -158,16 +158,14 @@ impl<S> Engine<S> {
         let mut stalls = BinaryHeap::new();
         for at in 0..self.swept.len() {
             let index = self.swept[at];
-            let flags = self.table.place(index).flags;
             let queued = self.queued(watcher, index);
-            let goes_on = flags & (CLOSE | CLOSING | DETACH) != 0 && !self.extends_close(index);
+            let goes_on = self.has_bounded_end(index);
             let Some(active) = self.table.active_of(index) else { continue };
             // Bytes that have moved since the last look count as progress.
             let has_moved = queued < active.queued;
             let since = if has_moved { Some(now) } else { active.since };
             if has_moved {
                 active.queued = queued;
-                // The time of a close, or of a detach, goes on.
                 if !goes_on {
                     active.since = since;
                 }
