@@ -128,19 +128,18 @@ impl<S> Engine<S> {
     /// Everything that waits for output waits for files, too: a close, a half-close, a detach, a
     /// move to a loop, the shutdown of the server. Each part that is sent counts as progress, for
     /// [`Limits::write_stall`](super::Limits::write_stall) and
-    /// [`Limits::idle`](super::Limits::idle). While files wait, the time of
-    /// [`Limits::close`](super::Limits::close) begins again with each progress, except during the
-    /// shutdown of a server. The bytes of files do not count for
-    /// [`Limits::cap`](super::Limits::cap), the marks, [`Limits::memory`](super::Limits::memory)
-    /// and [`waiting`](Engine::waiting). [`Limits::files`](super::Limits::files) bounds the number
+    /// [`Limits::idle`](super::Limits::idle), and [`Limits::close`](super::Limits::close). The bytes
+    /// of files do not count for [`Limits::cap`](super::Limits::cap), the marks,
+    /// [`Limits::memory`](super::Limits::memory) and [`waiting`](Engine::waiting).
+    /// [`Limits::files`](super::Limits::files) bounds the number
     /// of files, and at this number the connection stops reading. If the connection ends before,
     /// `unsent` of [`Event::Closed`] counts the bytes of files, too.
     ///
     /// A connection with a [`Stream`](super::Stream) can send files: they are among the writes that
     /// have come to the loop. A connection that connects sends them when it is open.
     ///
-    /// The file must not become shorter before it is sent. If it does, the peer gets what there is,
-    /// and the connection ends with [`Cause::FileEnded`]: no write takes the place of the missing
+    /// The file must not become shorter before it is sent. If it does, the connection ends with
+    /// [`Cause::FileEnded`], and its peer gets a reset: no write takes the place of the missing
     /// bytes. A connection also ends, with [`Cause::Os`], if the file cannot be read: `EBADF` means
     /// that it is not open for reading.
     ///
