@@ -119,7 +119,8 @@ impl<D: Driver> Watcher<D> {
 
     /// Sets an option of a socket. The connections that a listener accepts later have the options
     /// of the listener. (On macOS they do not have the times of
-    /// [`Keepalive`](SocketOption::Keepalive).) In a simulation only a linger time of 0 has an effect.
+    /// [`Keepalive`](SocketOption::Keepalive).) In a simulation only a linger time of 0 has an
+    /// effect.
     ///
     /// ```
     /// use std::time::Duration;

@@ -128,8 +128,8 @@ impl<S> Engine<S> {
     /// Everything that waits for output waits for files, too: a close, a half-close, a detach, a
     /// move to a loop, the shutdown of the server. Each part that is sent counts as progress, for
     /// [`Limits::write_stall`](super::Limits::write_stall) and
-    /// [`Limits::idle`](super::Limits::idle), and [`Limits::close`](super::Limits::close). The bytes
-    /// of files do not count for [`Limits::cap`](super::Limits::cap), the marks,
+    /// [`Limits::idle`](super::Limits::idle), and [`Limits::close`](super::Limits::close).
+    /// The bytes of files do not count for [`Limits::cap`](super::Limits::cap), the marks,
     /// [`Limits::memory`](super::Limits::memory) and [`waiting`](Engine::waiting).
     /// [`Limits::files`](super::Limits::files) bounds the number
     /// of files, and at this number the connection stops reading. If the connection ends before,
