@@ -88,7 +88,7 @@ impl Time {
     /// Notes that a signal has interrupted a call. Whether it may be made again at once.
     pub(in crate::proactor) fn interrupted(&mut self, now_ns: u64) -> bool {
         let (count, since_ns) = &mut self.interrupted;
-        if now_ns - *since_ns > INTERRUPTED_SPAN_NS {
+        if now_ns.saturating_sub(*since_ns) > INTERRUPTED_SPAN_NS {
             (*count, *since_ns) = (0, now_ns);
         }
         *count += 1;
