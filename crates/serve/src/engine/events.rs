@@ -53,8 +53,9 @@ pub enum Event<S> {
         id: Id,
         /// Why it ended: the first cause.
         cause: Cause,
-        /// How many bytes of output the kernel had not taken, with those of files. Bytes that it
-        /// took can still get lost.
+        /// How many bytes of output the kernel had not taken, with those of files. If there are
+        /// any, the peer gets a reset and no end of file (over TCP), and bytes that the kernel has
+        /// taken can get lost, too.
         unsent: usize,
         /// What the connection was doing when it ended.
         phase: Phase,
