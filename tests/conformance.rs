@@ -365,6 +365,8 @@ macro_rules! portable {
                 reads_that_wait_for_writes_end_like_others
                 more_leases_than_buffers_hold_a_read_only_while_others_hold_the_pool
                 many_writes_hold_a_read_only_while_others_hold_the_pool
+                a_multishot_read_in_flight_waits_for_its_share
+                a_wait_for_a_read_that_is_held_does_not_hang
                 a_read_waits_for_what_its_writes_hold_now
                 a_flood_stands_still_in_a_pool_of_any_size
                 reads_that_wait_for_whole_buffers_let_the_loop_sleep

@@ -87,9 +87,10 @@
 //!   come back. (A read behind a lease does not wait: it moves the lease into memory of its own.)
 //!   An idle source holds no buffer. The leases in the queued writes of one source keep at most as
 //!   many swap buffers in use as are free; each lease counts as one. While more than a quarter of
-//!   the pool is in use, reads of a source at this share that take memory of the pool wait, until
-//!   writes of the source end or more swap buffers are free. (A queue of 4096 writes counts as
-//!   full.) Once half of the pool is in use, a write that would exceed the share is accepted, its
+//!   the pool is in use (with fewer than eight swap buffers: always), reads of a source at this
+//!   share that take memory of the pool wait, until writes of the source end or more swap buffers
+//!   are free. (A queue of 4096 writes counts as full. Two ends in one program can wait for each
+//!   other so: a deadline or an abort ends that.) Once half of the pool is in use, a write that would exceed the share is accepted, its
 //!   leases are copied out of the pool and [counted](Counters::copied_leases), and the completion
 //!   gives the copies back. The reads of its source count the copies, too. So peers that do
 //!   not read never use up the pool, whether the writes to them come from their own reads, from

@@ -46,6 +46,7 @@ impl Shares {
     /// A source waits, and its writes hold so many leases now.
     fn note(&mut self, key: u64, held: usize) {
         let arrival = match self.noted.get(&key) {
+            Some(&(before, _)) if before == held => return,
             Some(&(before, arrival)) => {
                 self.waiting.remove(&(before, arrival, key));
                 arrival
@@ -75,25 +76,18 @@ impl<K: Kernel> Proactor<K> {
     /// Whether a read of the source has to wait, because the source's queued writes hold its share.
     #[inline(always)]
     pub(in crate::proactor) fn holds_share(&mut self, index: u32) -> bool {
-        self.share_held(index).is_some()
-    }
-
-    /// How many leases the queued writes of a source hold, if that is its share.
-    #[inline(always)]
-    fn share_held(&mut self, index: u32) -> Option<usize> {
-        if !self.sources[index].has(WRITES) || self.memory.pool.is_plentiful() {
-            return None;
-        }
-        self.held_by_writes(index)
+        self.sources[index].has(WRITES)
+            && !self.memory.pool.is_plentiful()
+            && self.writes_hold_share(index)
     }
 
     #[cold]
     #[inline(never)]
-    fn held_by_writes(&mut self, index: u32) -> Option<usize> {
+    fn writes_hold_share(&mut self, index: u32) -> bool {
         let free = self.memory.pool.free_chunks();
         let held = self.ops.count_leases(self.sources[index].writes.head, free, Buf::leases);
         // The read takes a free buffer, and its bytes may join the writes.
-        (!fits(held, 2, free)).then_some(held)
+        !fits(held, 2, free)
     }
 
     /// The reads of a source that holds its share begin to wait.
@@ -129,13 +123,15 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Bytes of writes of a source whose reads wait have left its queue.
+    /// Bytes of writes of a source whose reads wait have left its queue. `retry_shares` counts its
+    /// leases again, once for all the writes of a turn.
     #[cold]
     pub(in crate::proactor) fn retry_share(&mut self, index: u32) {
-        let Some(held) = self.share_held(index) else { return self.leave_share(index) };
-        // Not all of them are counted. `retry_shares` counts again.
+        if !self.sources[index].has(WRITES) {
+            return self.leave_share(index);
+        }
         let key = self.sources[index].name(index).key();
-        self.sched.waits.shares.note(key, held);
+        self.sched.waits.shares.note(key, 0);
     }
 
     /// Resumes the sources whose share has grown, at most as many as there are free buffers.

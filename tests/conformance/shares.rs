@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Buf, Builder, Completion, Done, ErrorKind, Op, Source, Watcher};
+use windlass::{Buf, Builder, Completion, Done, ErrorKind, Limit, Op, Refusal, Source, Watcher};
 
 use crate::common::*;
 
@@ -377,20 +377,73 @@ fn held_read<H: Harness>(
     (here, there, read, kept)
 }
 
-/// Small messages have many leases in few swap buffers. The read waited for as many free buffers as
-/// there are leases, which no pool has.
+/// Queues more leases of small messages than the pool has swap buffers, in few of these.
+fn many_leases<H: Harness>(b: &mut Bench<H::Driver>, here: Source, there: Source) {
+    for _ in 0..2 * CHUNKS {
+        b.write(there, vec![7; 30]);
+        let read = b.submit(Op::read(here));
+        let lease = expect_read(b.end(read));
+        b.submit(Op::write(here, lease).token(ANSWER));
+    }
+}
+
+/// The read waited for as many free buffers as there are leases, which no pool has.
 pub fn more_leases_than_buffers_hold_a_read_only_while_others_hold_the_pool<H: Harness>() {
     let mut b = H::bench_with(small_pool());
-    let (here, there, read, kept) = held_read::<H>(&mut b, |b, here, there| {
-        for _ in 0..2 * CHUNKS {
-            b.write(there, vec![7; 30]);
-            let read = b.submit(Op::read(here));
-            let lease = expect_read(b.end(read));
-            b.submit(Op::write(here, lease).token(ANSWER));
-        }
-    });
+    let (here, there, read, kept) = held_read::<H>(&mut b, many_leases::<H>);
     drop(kept);
     assert_eq!(&*expect_read(b.end(read)), b"a");
+    b.watcher.abort(here);
+    b.watcher.abort(there);
+    b.watcher.close();
+}
+
+/// Completions that nobody takes may hold what the read waits for. The wait went on for ever.
+pub fn a_wait_for_a_read_that_is_held_does_not_hang<H: Harness>() {
+    let mut b = H::bench_with(small_pool());
+    let (here, there, read, kept) = held_read::<H>(&mut b, many_leases::<H>);
+    b.submit(Op::nop().token(PING));
+    let error = b.watcher.wait_for(read).unwrap_err();
+    let full = Refusal::Full { limit: Limit::SwapBytes, count: CHUNKS * CHUNK };
+    assert_eq!(Refusal::of(&error), Some(full));
+    drop(kept);
+    assert_eq!(&*expect_read(b.end(read)), b"a");
+    b.watcher.abort(here);
+    b.watcher.abort(there);
+    b.watcher.close();
+}
+
+/// The kernel went on with a multishot read until half of the pool was in use.
+pub fn a_multishot_read_in_flight_waits_for_its_share<H: Harness>() {
+    let mut b = H::bench_with(small_pool());
+    let (here, there) = b.pair();
+    b.narrow(here);
+    b.submit(Op::write(here, vec![1; 1 << 20]).token(ANSWER));
+    many_leases::<H>(&mut b, here, there);
+    b.submit(Op::read(here).multishot().token(FLOODED));
+    let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len()).expect("room");
+    let kept: Vec<_> = (0..CHUNKS * 3 / 8).map(|_| fill(&mut b)).collect();
+    let mut heard = Vec::new();
+    // The kernel may have begun to receive the first of these.
+    for text in ["a", "b"] {
+        b.write(there, text.as_bytes().to_vec());
+        b.look_for(Duration::from_millis(5));
+        for c in b.now() {
+            if c.token == FLOODED {
+                heard.extend_from_slice(&expect_read(c));
+            }
+        }
+    }
+    assert!(heard.len() < 2, "both have come");
+    assert_eq!(b.watcher.counters().waiting_sources, 1);
+    drop(kept);
+    while heard.len() < 2 {
+        let c = b.next();
+        if c.token == FLOODED {
+            heard.extend_from_slice(&expect_read(c));
+        }
+    }
+    assert_eq!(heard, b"ab");
     b.watcher.abort(here);
     b.watcher.abort(there);
     b.watcher.close();

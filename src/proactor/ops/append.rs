@@ -11,7 +11,6 @@ use crate::kernel::{Calls, Kernel};
 use crate::memory::buf::swap::LeaseMut;
 use crate::memory::buf::{Buf, Target};
 use crate::proactor::Proactor;
-use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::ops::read::takes_lease;
 use crate::proactor::ops::submit::{check_len, check_most};
 use crate::words::error::Refusal;
@@ -72,7 +71,6 @@ impl<K: Kernel> Proactor<K> {
         };
         if got.moved <= 0 {
             op.buf = buf;
-            *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got);
         }
         let bytes = got.moved as u32;
@@ -96,7 +94,6 @@ impl<K: Kernel> Proactor<K> {
         let got = self.kernel.calls_mut().recv(state.fd, state.kind(), target);
         if got.moved <= 0 {
             self.ops[slot].buf = Buf::from(lease);
-            *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got);
         }
         let bytes = got.moved as u32;

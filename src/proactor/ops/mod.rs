@@ -34,6 +34,7 @@ use crate::memory::buf::Buf;
 use crate::op::payload::Payload;
 use crate::op::{self, Family, MULTISHOT, Op, OpCode};
 use crate::proactor::Proactor;
+use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::report::Stats;
 use crate::words::error::{Refusal, Refused};
 use crate::words::explain::Explain;
@@ -110,7 +111,7 @@ impl<K: Kernel> Proactor<K> {
     /// One attempt of the read at the head of a source's queue.
     #[inline(never)]
     pub(super) fn attempt_read(&mut self, index: u32, left: &mut usize) {
-        let slot = self.sources[index].reads.head;
+        let (slot, before) = (self.sources[index].reads.head, *left);
         match self.ops[slot].code.family() {
             Family::Read => self.run_read_op(index, slot, left),
             Family::Accept => self.run_accept(index, slot, left),
@@ -118,6 +119,9 @@ impl<K: Kernel> Proactor<K> {
             Family::Descriptors => self.run_recv_descriptors(index, slot, left),
             Family::Process => self.run_of_process(index, slot, left),
             family => unreachable!("{family:?} is no read"),
+        }
+        if *left == before {
+            *left = left.saturating_sub(EMPTY_COST);
         }
     }
 

@@ -133,7 +133,10 @@ impl<K: Kernel> Proactor<K> {
                 // A multishot read that was told to end ends with the last answer.
                 let goes_on = op.multishot;
                 self.finish_read(index, slot, Ok(Done::Read(data)));
-                if more && ending.is_none() && self.memory.pool.is_scarce() {
+                if more
+                    && ending.is_none()
+                    && (self.memory.pool.is_scarce() || self.holds_share(index))
+                {
                     // The kernel does not know the shares, so from now on the loop reads.
                     let key = self.sources[index].name(index).key();
                     self.kernel.stop(key, false);
@@ -185,7 +188,6 @@ impl<K: Kernel> Proactor<K> {
         let Some((start, room)) = self.memory(index) else { return };
         let got = self.receive(index, start, room);
         if got.moved <= 0 {
-            *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as u32;
@@ -227,7 +229,6 @@ impl<K: Kernel> Proactor<K> {
             (self.kernel.calls_mut().recv(state.fd, state.kind(), target), room)
         };
         if got.moved <= 0 {
-            *left = left.saturating_sub(EMPTY_COST);
             return self.read_stopped(index, slot, got);
         }
         let len = got.moved as usize;

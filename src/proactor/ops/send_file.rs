@@ -191,7 +191,7 @@ impl<K: Kernel> Proactor<K> {
         while at < end {
             let got = self.kernel.calls_mut().read_now(fd, Target::from_slice(&mut [0]), at);
             match -got as i32 {
-                libc::EAGAIN => return false,
+                libc::EAGAIN | libc::EINTR => return false,
                 errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => {
                     facts.cannot_read_now(errno);
                     self.sources[file.index()].set_facts(facts);

@@ -198,9 +198,11 @@ impl<K: Kernel> Proactor<K> {
         }
         if moved >= 0 {
             self.advance_queue(index, moved as u32);
-        } else if -moved as i32 != libc::ECANCELED {
-            let head = self.sources[index].writes.head;
-            let kept = self.ops[head].in_flight;
+        } else if let head = self.sources[index].writes.head
+            && let kept = self.ops[head].in_flight
+            && !(moved == -(libc::ECANCELED as isize)
+                || moved == -(libc::EINTR as isize) && kept.ending().is_some())
+        {
             self.ops[head].in_flight = InFlight::No;
             self.write_stopped(index, head, moved);
             if self.sources[index].writes.head == head {

@@ -7,7 +7,7 @@ use crate::completion::verbs::Wait;
 use crate::completion::{Completion, Done};
 use crate::kernel::Kernel;
 use crate::proactor::Proactor;
-use crate::proactor::parts::state::{INLINE_TICKET, WAITING};
+use crate::proactor::parts::state::{HELD, INLINE_TICKET, WAITING};
 use crate::words::error::{Limit, Refusal};
 use crate::words::source::{SourceKind, Ticket};
 
@@ -80,7 +80,7 @@ impl<K: Kernel> Proactor<K> {
             }
             _ => ticket.index() & !INLINE_TICKET,
         };
-        let state = self.sources.table.peek(index).filter(|state| state.has(WAITING))?;
+        let state = self.sources.table.peek(index).filter(|state| state.has(WAITING | HELD))?;
         if state.kind() == SourceKind::Listener {
             return Some(self.sources.full());
         }

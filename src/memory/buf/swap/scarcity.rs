@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Pool;
 
-/// Of a pool of fewer chunks, a kernel gets all but one: a part of it would be too small.
+/// A pool of fewer chunks is small. A kernel gets all of them but one: a part would be too few.
 const LEAST_CHUNKS: usize = 8;
 
 impl Pool {
@@ -20,9 +20,12 @@ impl Pool {
         self.in_use() >= self.limit_chunks / 8 && self.free_chunks() <= self.in_use()
     }
 
-    /// Whether at most a quarter of the chunks is in use, and the pool is not scarce.
+    /// Whether at most a quarter of the chunks is in use, and the pool is not scarce. A small pool
+    /// never has so many free chunks that nobody has to count.
     pub(crate) fn is_plentiful(&mut self) -> bool {
-        self.in_use() <= self.limit_chunks / 4 && !self.is_scarce()
+        self.limit_chunks >= LEAST_CHUNKS
+            && self.in_use() <= self.limit_chunks / 4
+            && !self.is_scarce()
     }
 
     #[inline(always)]
