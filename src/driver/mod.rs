@@ -90,12 +90,13 @@
 //!   the pool is in use (with fewer than eight swap buffers: always), reads of a source at this
 //!   share that take memory of the pool wait, until writes of the source end or more swap buffers
 //!   are free. (A queue of 4096 writes counts as full. Two ends in one program can wait for each
-//!   other so: a deadline or an abort ends that.) Once half of the pool is in use, a write that would exceed the share is accepted, its
-//!   leases are copied out of the pool and [counted](Counters::copied_leases), and the completion
-//!   gives the copies back. The reads of its source count the copies, too. So peers that do
-//!   not read never use up the pool, whether the writes to them come from their own reads, from
-//!   those of other sources or from the program. Leases that the program holds count for no source:
-//!   a read waits for none of them while a swap buffer is free.
+//!   other so: a deadline or an abort ends that.) Once half of the pool is in use, a write that
+//!   would exceed the share is accepted, its leases are copied out of the pool and
+//!   [counted](Counters::copied_leases), and the completion gives the copies back. The reads of
+//!   its source count the copies, too. So peers that do not read never use up the pool, whether
+//!   the writes to them come from their own reads, from those of other sources or from the
+//!   program. Leases that the program holds count for no source: a read waits for none of them
+//!   while a swap buffer is free.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
