@@ -79,8 +79,8 @@
 //! [`Complete`] and [`Driver`](driver::Driver). [`Watcher::with_driver`] builds a watcher on a
 //! driver from outside this crate. The same module has the parts to build a driver from:
 //! [`slots`](driver::slots), [`deadlines`](driver::deadlines), [`swap`](driver::swap) and
-//! [`remote`](driver::remote). [`Proactor`](proactor::Proactor) is a
-//! driver, and the trait [`Kernel`](kernel::Kernel) for the kernel that it runs on.
+//! [`remote`](driver::remote). [`Proactor`](proactor::Proactor) is a driver that runs on any
+//! [`Kernel`](kernel::Kernel).
 
 mod completion;
 pub mod driver;

@@ -20,10 +20,10 @@
 //!   the sum of the final completions, `quiet_done` and `in_flight`.
 //! - **C2 how it ends.** An operation ends in one of these ways: done, end of file, error of the
 //!   system, deadline, cancelled, source aborted, watcher closed, torn, overflow of its source's
-//!   writes. Every completion says how many bytes moved. Every end of a source is told as an end,
-//!   once to each read: as an empty buffer by a source of bytes; as the error
-//!   [`Eof`](crate::ErrorKind::Eof) by a connection of records (seqpacket), where an empty buffer
-//!   is an empty record. Either completion is the last one of a multishot read. A result that is a
+//!   writes, panic of a job, fork. Every completion says how many bytes moved. At the end of a
+//!   source, each read completes with an empty buffer. On a connection of records (seqpacket) an
+//!   empty buffer is an empty record, so there each read fails with
+//!   [`Eof`](crate::ErrorKind::Eof). Either completion ends a multishot read. A result that is a
 //!   descriptor is owned from the moment the kernel hands it over: a completion dropped unread
 //!   leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order. Operations
@@ -47,9 +47,9 @@
 //!   ([`Driver::set_idle_timeout`]) ends the reads of a source on which no byte has moved, in
 //!   either direction, for that long. What counts is the sum of the times in which a read was in
 //!   flight and waited for no memory (C8), in whatever rhythm reads start and stop. When the reads
-//!   end, this sum is never less than the timeout. It is more by at most a sixteenth of the
-//!   timeout, or 100 ms if that is more, and twice the longest time for which the program did not
-//!   wait. The source stays usable.
+//!   end, this sum is never less than the timeout. The sum exceeds the timeout by at most a
+//!   sixteenth (or 100 ms, if that is more), plus twice the longest time between two waits. The
+//!   source stays usable.
 //! - **C5 memory.** Operations own their buffers. Between submission and final completion no safe
 //!   code can free, move or change that memory, or read it while the kernel writes it, whatever
 //!   is dropped or forgotten.
@@ -67,9 +67,9 @@
 //!   ordered after the writes queued before it. No close waits on the loop's thread. Where close(2)
 //!   may wait (for a file system, for a device, for the peer of a socket with `SO_LINGER`), a
 //!   thread closes: 32 files and devices, and 256 sockets, of the process at a time. So closes that
-//!   never return hold up later ones, but no other work, and none of the other kind. An abort, a
-//!   close of the driver, and its drop wait for no peer: the socket lingers no more, unless its
-//!   linger time is 0 (then the peer gets a reset) or other code shares it. The close operation
+//!   never return hold up later closes of their kind, but nothing else. An abort, a close of the
+//!   driver, and its drop wait for no peer: they turn the linger time of the socket off, unless it
+//!   is 0 (then the peer gets a reset) or other code shares the socket. The close operation
 //!   keeps the linger time, and completes when close(2) has ended. A source of signals restores,
 //!   when it ends, what it has changed in the process. A source of a child leaves the child to the
 //!   program. Dropping the driver closes what is open, asks the kernel and the threads to end the
@@ -85,36 +85,35 @@
 //!   of a bounded [`Pool`](crate::driver::swap::Pool): no other lease has any of its bytes until
 //!   the program makes a [`Lease`](crate::Lease) of it. At the bound, reads wait for a lease to
 //!   come back. (A read behind a lease does not wait: it moves the lease into memory of its own.)
-//!   An idle source holds no buffer. The leases in the queued writes of one source keep at most as
-//!   many swap buffers in use as are free; each lease counts as one. While more than a quarter of
-//!   the pool is in use (with fewer than eight swap buffers: always), reads of a source at this
-//!   share that take memory of the pool wait, until writes of the source end or more swap buffers
-//!   are free. (A queue of 4096 writes counts as full. Two ends in one program can wait for each
-//!   other so: a deadline or an abort ends that.) Once half of the pool is in use, a write that
-//!   would exceed the share is accepted, its leases are copied out of the pool and
-//!   [counted](Counters::copied_leases), and the completion gives the copies back. The reads of
-//!   its source count the copies, too. So peers that do not read never use up the pool, whether
-//!   the writes to them come from their own reads, from those of other sources or from the
-//!   program. Leases that the program holds count for no source: a read waits for none of them
-//!   while a swap buffer is free.
+//!   An idle source holds no buffer. The queued writes of a source have a *share* of the pool: they
+//!   hold at most as many leases as swap buffers are free. While more than a quarter of the pool is
+//!   in use (with fewer than eight swap buffers: always), a source at its share waits with its
+//!   reads into the pool, until some of its writes end or more swap buffers are free. (A queue of
+//!   4096 writes counts as full. Two ends in one program can wait for each other: a deadline or an
+//!   abort ends the wait.) Once half of the pool is in use, a write beyond the share is accepted,
+//!   but its leases are copied out of the pool and [counted](Counters::copied_leases). The
+//!   completion gives the copies back. For the reads of the source, copies count as leases. So
+//!   peers that do not read never use up the pool, whether the writes to them come from their own
+//!   reads, from those of other sources or from the program. Leases that the program holds count
+//!   for no source: a read waits for none of them while a swap buffer is free.
 //! - **C9 bounded and fair.** Every queue has a bound, and a refusal names the bound. (With
 //!   [`Overflow::Close`](crate::Overflow::Close), exceeding the bound of a source's writes ends the
 //!   source instead.) The completion of an accepted operation always has room. One flooding source
-//!   cannot starve the others. No turn without progress: a condition that no operation clears, and
-//!   errors that come again and again, let the loop rest. No operation on a file keeps the loop's
-//!   thread waiting for the disk or the file system. Accepts wait while the source table is full.
+//!   cannot starve the others. The loop never spins without progress: it pauses at a condition that
+//!   no operation clears, and at errors that repeat. No operation on a file keeps the loop's thread
+//!   waiting for the disk or the file system. Accepts wait while the source table is full.
 //! - **C10 no silent fallback.** An explicit choice of driver never falls back, and
 //!   [`Driver::explain`] says which mechanism serves which operation, why, and how often.
 //! - **C11 readiness.** [`Op::readable`] and [`Op::writable`] take nothing and wait behind nothing.
 //!   They complete when a try is worth it, for all that the driver knows: at once if the last event
 //!   said so and no try since has shown the opposite, else with the next event. The end and an
-//!   error are worth a try, too. A completion may prove vain, but none is missing: after a
-//!   [`recv`](Driver::recv) that answered `WouldBlock`, or a `send`, what arrives later completes
-//!   the operation, whenever that was submitted. A multishot one completes at least once after each
+//!   error are worth a try, too. A completion may be spurious, but none is lost: after a
+//!   [`recv`](Driver::recv) that returned `WouldBlock`, or a `send`, the next arrival completes the
+//!   operation, however late the program submits it. A multishot one completes at least once per
 //!   such call. `recv` and `send` never block. They are refused while operations of their direction
 //!   are in flight, and the bytes that they move count for idle timeouts.
 //!
-//! # What to build it from
+//! # Parts for a driver
 //!
 //! [`slots::Table`] keeps sources and operations in flight,
 //! [`Deadlines`](crate::driver::deadlines::Deadlines) their deadlines,
@@ -174,9 +173,9 @@ pub mod deadlines {
 pub mod swap {
     //! Swap buffers: library-owned memory for reads without a buffer, handed out as counted leases.
     //!
-    //! A [`Pool`] owns chunks of one size and packs what is read into the chunk at hand, one read
-    //! behind the other. Every read yields a [`Lease`](crate::Lease). A chunk can be written again
-    //! when all of its leases are gone.
+    //! A [`Pool`] owns chunks of one size and packs what is read into the current chunk, one read
+    //! after the other. Every read yields a [`LeaseMut`](crate::LeaseMut). A chunk without leases
+    //! can be written again.
     pub use crate::memory::buf::swap::{Lent, Pool};
 }
 
@@ -269,7 +268,7 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// Ends the source's operations and closes its descriptor; false for a stale source.
     fn abort(&mut self, source: Source) -> bool;
 
-    /// Ends every operation on the source; answers how many that were.
+    /// Ends every operation on the source. Returns their number.
     fn cancel_all(&mut self, source: Source) -> usize;
 
     /// Ends every operation, and closes every descriptor.

@@ -10,11 +10,11 @@
 //!                 └──────── deadline, cancel, abort, close ────┘
 //! ```
 //!
-//! Invariants: (P1) an operation is in exactly one queue of its source (or none, for timers and
-//! nops) from its acceptance until its final completion is put into the batch, and its slot is
-//! vacated at that moment; (P2) a direction that has operations but is not worth trying has a
-//! registration that will report, a pause that will end, or a lease that will come back; (P3) a
-//! source runs only after the event of its turn has been applied to it.
+//! Invariants: (P1) an operation with a source is in exactly one queue of the source, from its
+//! acceptance until its final completion is put into the batch; its slot is vacated at that moment.
+//! (P2) A direction that has operations but is not worth trying waits for what will come: an event,
+//! the end of a pause, an answer of the kernel, or a resource. (P3) A source runs only after the
+//! event of its turn has been applied to it.
 
 mod forked;
 mod ops;

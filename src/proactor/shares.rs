@@ -4,15 +4,15 @@
 //! keeps a swap buffer in use. So the writes of one source hold at most as many swap buffers as
 //! are free. At this bound the reads of the source wait: an echo to a peer that sends and never
 //! reads stops there. A write that would exceed the bound, because its bytes came from another
-//! source or from the program, is copied out of the pool when it is queued. This is the dynamic
-//! threshold of shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never read,
-//! each holds one part in `n + 1` of the pool at most, and one such part stays free.
+//! source or from the program, is copied out of the pool when it is queued. The bound is the
+//! dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998): of `n` peers that never
+//! read, each holds at most one part in `n + 1` of the pool, and one such part stays free.
 //!
-//! For a read each lease counts as a whole swap buffer, also one that was copied: otherwise the
-//! copy would make room for the next read of the same source, and so on without end. Only queued
-//! writes count, because they end without any further read. So no read waits for a lease that the
-//! program gives back after that read only. While at most a quarter of the pool is in use, no read
-//! waits: small messages may have more leases than the pool has buffers.
+//! For a read each lease counts as a whole swap buffer, even a copied one: otherwise the copy would
+//! make room for the next read of the same source, and so on without end. Only queued writes count,
+//! because they end without any further read. So no read waits for a lease that the program gives
+//! back only after that read. No read waits while at most a quarter of the pool is in use (unless
+//! the pool is small): small messages may have more leases than the pool has buffers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,8 +24,8 @@ use crate::proactor::parts::state::{HELD, WRITES};
 /// The sources whose reads wait because of their writes.
 #[derive(Debug, Default)]
 pub(in crate::proactor) struct Shares {
-    /// The key of each source, behind the number of leases that its writes held when they were last
-    /// counted, and behind a number that grows with each arrival.
+    /// By source: the number of leases of its writes (0: to be counted again), a number that grows
+    /// with each arrival, and the key of the source.
     waiting: BTreeSet<(usize, u64, u64)>,
     /// The first two of these, by key.
     noted: HashMap<u64, (usize, u64)>,
@@ -67,7 +67,7 @@ impl Shares {
     }
 }
 
-/// Whether writes that hold so many leases may hold as many more.
+/// Whether writes with `held` leases may hold `more` besides.
 fn fits(held: usize, more: usize, free: usize) -> bool {
     held == 0 || held.saturating_add(more) <= free
 }
@@ -123,7 +123,7 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Bytes of writes of a source whose reads wait have left its queue. `retry_shares` counts its
+    /// Bytes have left the write queue of a source whose reads wait. `retry_shares` counts the
     /// leases again, once for all the writes of a turn.
     #[cold]
     pub(in crate::proactor) fn retry_share(&mut self, index: u32) {

@@ -1,4 +1,4 @@
-//! Closes descriptors without waiting: on threads of the process, where close(2) may wait.
+//! Closes descriptors without waiting: if close(2) may wait, a thread calls it.
 //!
 //! # Why
 //!
@@ -32,19 +32,19 @@ use crate::sys::fd::RawFd;
 use crate::sys::types::SourceKind;
 use crate::sys::{affinity, descriptor, fork, net};
 
-/// The most threads that close files and devices at a time, and the most that close sockets: what
-/// silent peers hold up is no file. They sleep while they wait.
+/// The most threads that close files and devices at a time, and the most that close sockets. So
+/// silent peers hold up no file. Threads that wait only sleep.
 const MOST_THREADS: [usize; 2] = [32, 256];
 
-/// What one of these threads needs: it closes, and tells the loop.
+/// The stack of such a thread, which only closes and tells the loop.
 const STACK_BYTES: usize = 128 << 10;
 
 /// How long a thread waits for the next descriptor before it ends.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// Whether close(2) of a descriptor may wait. If the descriptor is `own`, and no other code relies
-/// on its options, a socket lingers no more: then its close waits for nobody, and the system goes
-/// on sending. (A linger time of zero stays, and close(2) resets the connection.)
+/// Whether close(2) of a descriptor may wait. If `own`, no other code relies on its options, and
+/// this call turns a socket's linger time off: then close(2) waits for nobody, and the system
+/// goes on sending. (A linger time of zero stays, and close(2) resets the connection.)
 pub(crate) fn may_wait(fd: RawFd, kind: SourceKind, own: bool) -> bool {
     match kind {
         SourceKind::File => true,
@@ -63,13 +63,13 @@ pub(crate) fn may_wait(fd: RawFd, kind: SourceKind, own: bool) -> bool {
 }
 
 thread_local! {
-    /// Has a clone for each descriptor that this thread has handed over and that is not closed yet;
-    /// and the process, by the number of forks.
+    /// The process, by the number of forks; and a value with a clone for each descriptor that this
+    /// thread has handed over and that is still open.
     static HANDED_OVER: RefCell<(u32, Arc<()>)> = RefCell::default();
 }
 
-/// The value that counts what this thread has handed over. A thread that ends has none any more.
-/// What its parent has handed over is not a forked child's.
+/// The value that counts what this thread has handed over; `None` in a thread that is ending. A
+/// forked child begins with a new value.
 fn handed_over() -> Option<Arc<()>> {
     let of_process = |counted: &RefCell<(u32, Arc<()>)>| {
         let (process, count) = &mut *counted.borrow_mut();
@@ -168,8 +168,8 @@ struct Closer {
     process: u32,
 }
 
-/// The closer of this process. A forked child has another than its parent: it has none of the
-/// threads, and one of them may have held the lock.
+/// The closer of this process. A forked child gets a new one: it has none of its parent's threads,
+/// and one of them may have held the lock.
 fn closer() -> &'static Closer {
     static CURRENT: AtomicPtr<Closer> = AtomicPtr::new(ptr::null_mut());
     fork::watch();
@@ -243,8 +243,8 @@ impl Closer {
         }
     }
 
-    /// The system has no thread. If there is no other, this one closes what waits: descriptors that
-    /// stay open would be the worse fault.
+    /// The system gives no thread. If no other thread is left, the caller closes what waits: open
+    /// descriptors would be the worse fault.
     #[cold]
     fn do_without(&self, which: usize) {
         let mut lists = self.lock();

@@ -3,13 +3,13 @@
 //!
 //! (P4) No wake-up is lost between a vain call and the wait. A call that finds a direction empty or
 //! full clears its flag, and has the source registered before it returns; a short read clears the
-//! flag only of a registered source. From then on every arrival sets the flag: the events that a
-//! wait takes are applied before the program runs again, and a selector without edges is told
-//! before each wait what is waited for, and looks whether it holds. So bytes that arrive before the
-//! operation is submitted set the flag, which its submission finds; those that arrive later bring
-//! an event, which completes it. A selector without edges may hold a condition that no call clears
-//! (an error in a queue, a socket that is shut): a vain call that follows what it has told begins a
-//! pause, at whose end the operation completes.
+//! flag only of a registered source. From then on every arrival sets the flag. The events that a
+//! wait takes are applied before the program runs again. A selector without edges is told before
+//! each wait which conditions to report, and checks them. So bytes that arrive before the operation
+//! is submitted set the flag, which its submission finds. Bytes that arrive later bring an event,
+//! which completes the operation. Such a selector may report a condition that no call clears (an
+//! error in a queue, a socket that is shut). A vain call after such a report begins a pause, at
+//! whose end the operation completes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 

@@ -411,8 +411,8 @@ impl<K: Kernel> Proactor<K> {
         let (fd, flags) = (state.fd, state.flags);
         if fd >= 0 {
             let waits = self.may_wait(index);
-            // Closing the last descriptor ends the registration. A duplicate, also one in another
-            // process, keeps it alive, and so does a thread that closes it later.
+            // Closing the last descriptor ends the registration. A duplicate, even in another
+            // process, keeps it alive, and so does a thread that closes the descriptor.
             let kept = waits || flags & DUPLICATED != 0;
             if flags & REGISTERED != 0 && kept {
                 let key = self.sources[index].name(index).key();
@@ -519,8 +519,8 @@ impl<K: Kernel> Proactor<K> {
         }
     }
 
-    /// Whether a shutdown, a close or an empty write is at the head of the writes. It may succeed
-    /// even if the socket is full.
+    /// Sets `WRITABLE` if a shutdown, a close or an empty write heads the writes: a full socket
+    /// stops none. True if so.
     pub(in crate::proactor) fn need_no_room(&mut self, index: u32) -> bool {
         let state = &mut self.sources[index];
         let head = state.writes.head;

@@ -191,7 +191,7 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// The same, for the operation with this `key`.
+    /// Gives a job to workers, or to the kernel.
     pub(in crate::proactor) fn assign(
         &mut self,
         key: u64,

@@ -50,7 +50,7 @@ const TRIED: &str = "tried at submission; what would block waits for the edge";
 pub(super) type Submitted = Result<Ticket, Refusal>;
 
 impl<K: Kernel> Proactor<K> {
-    /// Accepts an operation of another thread, which has its ticket. No limit refuses it.
+    /// Accepts an operation whose ticket another thread has: its slot is reserved.
     pub(super) fn submit_in(&mut self, ticket: Ticket, mut op: Op) -> Result<(), Refused<Op>> {
         self.ops.given = Some(ticket);
         let is_quiet = op.flags & op::QUIET != 0;

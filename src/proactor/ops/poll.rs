@@ -126,8 +126,8 @@ impl<K: Kernel> Proactor<K> {
     }
 }
 
-/// A direction of a source: the flag that an attempt is worth it, that of its pause, those of its
-/// registration, and those of its operations.
+/// A direction of a source, by its flags: worth an attempt, paused, registered, with operations in
+/// its queue.
 struct Direction(u32, u32, u32, u32);
 
 const READING: Direction = Direction(READABLE, READ_PAUSED, REGISTERED, INLINE_READ | READS);
@@ -135,8 +135,8 @@ const WRITING: Direction =
     Direction(WRITABLE, WRITE_PAUSED, REGISTERED | WRITES_REGISTERED, WRITES);
 
 impl SourceState {
-    /// Whether an attempt is worth it, for all that the selector has told. Until it has told
-    /// anything, the flag is only a guess: it is taken back, and the registration tells.
+    /// Whether an attempt is worth it, as far as the selector has told. Without a registration the
+    /// flag is only a guess: this call clears it, and the registration reports.
     fn is_worth(&mut self, direction: Direction) -> bool {
         let Direction(worth, paused, registered, queued) = direction;
         if self.flags & registered != registered {

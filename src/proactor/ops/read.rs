@@ -1,8 +1,7 @@
 //! Reads of bytes: into a lease, into a buffer, or until a buffer is full.
 //!
-//! Most messages take the usual read: it rests in its source, and no bytes have arrived. Every
-//! instruction in it counts. All other cases go on in a separate function, so that it saves few
-//! registers.
+//! The usual read of a message rests in its source: see `inline_read.rs`. This file has all other
+//! reads.
 
 #![allow(unsafe_code)]
 //! # Safety

@@ -207,8 +207,8 @@ impl<K: Kernel> Proactor<K> {
         true
     }
 
-    /// Lets a thread read the next bytes of a range for a socket. The next attempt finds that it is
-    /// not done, and the writes of the socket pause until it is.
+    /// Lets a thread read the next bytes of a range for a socket. The next attempt finds the fetch
+    /// running, and pauses the writes of the socket.
     #[cold]
     fn fetch(&mut self, index: u32, slot: u32, file: Source, offset: u64) {
         self.files.last_fetch = self.files.last_fetch.wrapping_add(1);

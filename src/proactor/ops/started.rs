@@ -305,7 +305,7 @@ impl<K: Kernel> Proactor<K> {
     /// Enters the kernel, so that operations that were just told to end can end. The kernel does
     /// not find an operation that is between two states: then the loop asks again. If a thread of
     /// the kernel has the operation, the loop waits for a moment; if the thread needs longer, the
-    /// answer comes in a later turn. So it does if there are too many other events.
+    /// answer comes in a later turn. Too many other events also delay the answer.
     pub(in crate::proactor) fn reap(&mut self) {
         let (mut looks_left, mut waits_left) = (MOST_LOOKS, MOST_THREAD_WAITS);
         self.kernel_ops.stopping = false;

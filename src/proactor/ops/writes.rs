@@ -7,8 +7,8 @@ use crate::proactor::ops::read::EMPTY_COST;
 use crate::proactor::parts::state::WRITE_PAUSED;
 use crate::words::error::ErrorKind;
 
-/// What an attempt to write counts for in its source's share: so many may move nothing in a turn,
-/// because signals interrupt them.
+/// What an attempt to write counts for in its source's share, even if it moves nothing: signals
+/// may interrupt each attempt.
 #[inline]
 pub(in crate::proactor) fn cost(moved: isize) -> usize {
     if moved > 0 { moved as usize } else { EMPTY_COST }

@@ -102,8 +102,8 @@ impl Operations {
         })
     }
 
-    /// Whether an operation that the kernel has was told to end. `head` is the first operation of
-    /// the queue. The kernel has several of them if they go out in one message.
+    /// Whether any started operation of the queue at `head` was told to end. The kernel has several
+    /// of them if they go out in one message.
     pub(in crate::proactor) fn is_any_ending_from(&self, head: u32) -> bool {
         let mut started = self.queue(head).take_while(|op| op.in_flight != InFlight::No);
         started.any(|op| op.in_flight.ending().is_some())

@@ -20,7 +20,7 @@ pub(in crate::proactor) struct Outbox {
     pub(in crate::proactor) accepted: usize,
     /// How many of them were delivered last.
     pub(in crate::proactor) delivered_accepts: usize,
-    /// Numbers the tickets of operations that ended at once, with odd numbers: the last one.
+    /// The generation of the last ticket of an operation that ended at once. It is odd.
     placeless: NonZeroU32,
     /// The reason of the last refused read or write, and its buffer. They stand here so that the
     /// answer of the submission fits into one register.

@@ -31,8 +31,8 @@ pub(in crate::proactor) struct Scheduler {
     pub(in crate::proactor) bulk: VecDeque<Source>,
     /// Sources whose reads wait for a lease, or whose accepts wait for a slot.
     pub(in crate::proactor) waits: ResourceWaits,
-    /// Events may have come before the clock was read, and were not taken: the last `select` took
-    /// as many as one call takes, or it began before.
+    /// Events may be left that came before the clock was read: the last `select` took as many as
+    /// one call takes, or it began before that moment.
     pub(in crate::proactor) may_have_events: bool,
     /// How many events the last `select` took.
     pub(in crate::proactor) events: usize,

@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use crate::proactor::turn::idle::Idle;
 use crate::words::source::Source;
 
-/// How long the first pause of a direction is, and how long the longest one: the next one after a
-/// vain try is twice as long. Fifty connects that wait for room try 1,600 times a second in all,
-/// and room is found at most so much later.
+/// The first pause of a direction, and the longest: each failed try doubles the next pause. At the
+/// longest, fifty connects that wait for room try 1,600 times a second in all, and find room at
+/// most 32 ms late.
 const FIRST_PAUSE_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 32_000_000;
-/// How many calls of a tenth of a second are made again at once when signals interrupt them.
-/// Directions that meet more signals pause.
+/// How many interrupted calls the loop makes again at once in a tenth of a second. After more
+/// signals, a direction pauses.
 pub(in crate::proactor) const MOST_INTERRUPTED: usize = 100;
 const INTERRUPTED_SPAN_NS: u64 = 100_000_000;
 
@@ -30,7 +30,7 @@ pub(in crate::proactor) struct Time {
     last: HashMap<(Source, u32), (u64, u64)>,
     /// `last` is looked through for what is out of date when it has so many entries.
     most_last: usize,
-    /// How many calls signals have interrupted since this time.
+    /// The number of interrupted calls, and since when.
     interrupted: (usize, u64),
     /// The idle timeouts of sources.
     pub(in crate::proactor) idle: Idle,
@@ -85,7 +85,7 @@ impl Time {
         }
     }
 
-    /// Notes that a signal has interrupted a call. Whether it may be made again at once.
+    /// Notes that a signal has interrupted a call. True if it may be made again now.
     pub(in crate::proactor) fn interrupted(&mut self, now_ns: u64) -> bool {
         let (count, since_ns) = &mut self.interrupted;
         if now_ns.saturating_sub(*since_ns) > INTERRUPTED_SPAN_NS {

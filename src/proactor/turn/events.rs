@@ -55,7 +55,7 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Takes everything that had come when the clock was read: what has arrived wins over a
-    /// deadline (C4). Called before the first operation of a turn that ends for its time.
+    /// deadline (C4). Called before the first operation of a turn expires.
     #[cold]
     #[inline(never)]
     pub(in crate::proactor) fn take_all_events(&mut self) {

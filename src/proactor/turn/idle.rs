@@ -239,7 +239,7 @@ impl Idle {
                 }
             }
             if class.due {
-                // No source that this sweep finds quiet becomes older than it is.
+                // So a sweep of several turns makes no source seem idle too long.
                 class.looks_ns[usize::from(class.look)] = now_ns;
             }
         }
@@ -403,7 +403,7 @@ impl<K: Kernel> Proactor<K> {
         if self.state(name).is_some_and(|state| state.has(QUIET)) {
             self.stats.counters.idle_timeouts += 1;
             self.fail_reads(index, ErrorKind::Deadline);
-            // A kernel that has a read may still answer. It has ended all the same.
+            // A kernel may still have the read, but the clock stops now.
             self.time.idle.set_clock(index, STANDS);
         }
     }

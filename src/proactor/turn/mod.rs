@@ -167,9 +167,9 @@ impl<K: Kernel> Proactor<K> {
     }
 
     /// Asks the selector for events and applies them. It waits until an event comes, `wait` is over
-    /// or a time is due. The clock, which costs a fiftieth of a small message, is read before a
-    /// wait that may block, and after the wait only if deadlines or settings need it; `timed` says
-    /// that it was read just now.
+    /// or a time is due. The clock, which costs a fiftieth of a small message, is read before and
+    /// after a wait that may block, but only if deadlines or settings need it; `timed` says that it
+    /// was read just now.
     fn poll(&mut self, wait: Wait, timed: bool, least: usize) -> io::Result<()> {
         let until_ns = match wait {
             Wait::Now => return self.look(),

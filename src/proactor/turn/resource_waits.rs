@@ -10,8 +10,8 @@ use std::collections::{HashSet, VecDeque};
 use crate::proactor::shares::Shares;
 use crate::words::source::Source;
 
-/// A queue drops stale names, and names that it has twice, when it has more names than this, and
-/// more than twice as many names as there are sources.
+/// A queue drops stale and repeated names when it has more names than this number plus twice the
+/// number of sources.
 const MOST_GONE: usize = 64;
 
 /// The queues of a driver.
@@ -109,10 +109,9 @@ impl WaitQueue {
         self.names.push_back(source);
     }
 
-    /// The number of sources to resume when `left` units of the resource are free and `ahead`
-    /// sources run first. At least one, so that the sources ahead do not starve the queue. Twice
-    /// the last number if those left some units and no source is ahead: one swap buffer serves many
-    /// small messages.
+    /// The number of sources to resume with `left` free units of the resource, when `ahead` sources
+    /// run first: 0 without a free unit, else at least 1, so that the sources ahead do not starve
+    /// the queue. With none ahead, at least twice the last number: one buffer serves many messages.
     pub(in crate::proactor) fn quota(&mut self, left: usize, ahead: usize) -> usize {
         let count = match (left, ahead) {
             (0, _) => 0,

@@ -57,9 +57,9 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
-    /// Tries a direction again after a while, of which no event will tell: the kernel has no memory
-    /// or no descriptor, the backlog of a Unix listener is full, errors come one after the other,
-    /// or a condition holds that no try clears. The pauses of a direction that stays so grow.
+    /// Pauses a direction that no event will resume: the kernel has no memory or no descriptor, the
+    /// backlog of a Unix listener is full, errors come one after the other, or a condition holds
+    /// that no try clears. Each further pause of the direction is longer.
     #[cold]
     pub(in crate::proactor) fn pause(&mut self, index: u32, which: u32) {
         let state = &mut self.sources[index];

@@ -8,13 +8,13 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Every block cites the invariant of `swap.rs` that it rests on.
+//! Every block cites the invariant of `mod.rs` that it rests on.
 
 use super::lease::copy_all;
 use super::{ALIGN, Chunk, LeaseMut, Pool};
 use crate::memory::buf::Buf;
 
-/// A lease moves rather than to get less room than one part in so many of a chunk.
+/// A lease moves if it has less room behind it than a chunk / `LEAST_PART`.
 const LEAST_PART: u32 = 16;
 
 /// Memory for the bytes that are read behind a lease.

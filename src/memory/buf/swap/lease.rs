@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 //! # Safety
 //!
-//! Every block cites the invariant of `swap.rs` that it rests on. A lease holds one token of its
+//! Every block cites the invariant of `mod.rs` that it rests on. A lease holds one token of its
 //! chunk.
 
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! A [`Pool`] owns chunks of one size (64 KiB unless told otherwise) and packs what is read into
 //! the chunk at hand, one read behind the other, so that many small messages share few hot pages.
-//! Every read yields a [`Lease`]: a counted pointer to its bytes. A chunk can be written again when
+//! Every read yields a [`LeaseMut`]: a counted pointer to bytes. A chunk can be written again when
 //! all of its leases are gone; the last one to drop, on whichever thread, puts it on the return
 //! stack.
 //!
@@ -22,9 +22,9 @@
 //! Invariants:
 //!
 //! - (S1) The bytes that a lease has are written by nothing but a `LeaseMut` while it exists, and a
-//!   `LeaseMut` has no byte in common with any other lease. A commit makes one, of bytes that no
-//!   lease has. It can be split, joined with one that it touches, and frozen; it cannot be cloned,
-//!   and a `Lease` never becomes one. (A `Buf` keeps in a bit whether its lease is unique.)
+//!   `LeaseMut` has no byte in common with any other lease. A commit makes a `LeaseMut` of bytes
+//!   without a lease. It can be split, joined with one that it touches, and frozen; it cannot be
+//!   cloned, and no `Lease` becomes one. (A `Buf` keeps in a bit whether its lease is unique.)
 //! - (S2) Bytes of the current chunk that no lease has (those behind `start`, and those between the
 //!   end of a lease and the next line) belong to the pool alone. All bytes are initialised.
 //! - (S3) A chunk is freed only by the owner of its last token.
@@ -305,8 +305,8 @@ impl Pool {
     /// Turns the first `len` bytes of the last [`space`](Pool::space) into a lease.
     ///
     /// # Safety
-    /// `space` has answered, nothing else was called since, and the first `len` bytes of what it
-    /// answered have been written; `len` is at most the room that it told.
+    /// `space` has returned memory, nothing else was called since, and the first `len` bytes of the
+    /// memory were written; `len` is at most the returned room.
     #[inline]
     pub unsafe fn commit(&mut self, len: u32) -> LeaseMut {
         // SAFETY: the same promise.
@@ -446,8 +446,8 @@ impl Pool {
         Some(Lent { chunk, start, room: self.chunk_size, rest: FULL })
     }
 
-    /// Takes back what was lent: the kernel does not write it any more. What another pool has lent
-    /// goes to that one.
+    /// Takes a lent chunk back, which the kernel does not write any more. A chunk of another pool
+    /// goes to that pool.
     pub fn take_back(&mut self, lent: Lent) {
         // SAFETY: the lent chunk holds `rest` of its tokens (S3).
         let header = unsafe { lent.chunk.as_ref() };

@@ -20,8 +20,8 @@ impl Pool {
         self.in_use() >= self.limit_chunks / 8 && self.free_chunks() <= self.in_use()
     }
 
-    /// Whether at most a quarter of the chunks is in use, and the pool is not scarce. A small pool
-    /// never has so many free chunks that nobody has to count.
+    /// Whether at most a quarter of the chunks is in use, and the pool is not scarce. False for a
+    /// small pool, where each chunk counts.
     pub(crate) fn is_plentiful(&mut self) -> bool {
         self.limit_chunks >= LEAST_CHUNKS
             && self.in_use() <= self.limit_chunks / 4
