@@ -23,6 +23,7 @@ every_driver! {
     a_farewell_outlives_what_the_peer_has_said
     a_shutdown_reports_phases
     output_that_is_given_up_ends_with_a_reset
+    a_farewell_that_is_given_up_ends_with_a_reset
     a_slow_reader_gets_all_of_the_last_answer
 }
 
@@ -272,6 +273,24 @@ fn output_that_is_given_up_ends_with_a_reset<T: Harness>() {
         bench.until("the client hears the end", |bench| bench.client(client).is_over());
         let client = bench.client(client);
         assert!(!client.eof && client.heard.len() < 20 * ANSWER, "{cause:?}: a clean end");
+    }
+}
+
+/// The same for a connection without a place: its peer does not take the farewell.
+fn a_farewell_that_is_given_up_ends_with_a_reset<T: Harness>() {
+    let farewell: &'static [u8] = vec![b'f'; 20 * ANSWER].leak();
+    for linger in [T::span(50.0), Duration::ZERO] {
+        let limits = Limits::new().connections(0).linger(linger).close(T::span(50.0));
+        let config = Config::new().limits(limits).farewell(farewell);
+        let server = Server::new(|_| Once::default()).config(config);
+        let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+        let client = bench.connect_deaf();
+        bench.until("it is refused", |bench| bench.running.report().counts.refused == 1);
+        bench.until("it is given up", |bench| bench.watcher.counters().in_flight == 1);
+        bench.hear(client);
+        bench.until("the client hears the end", |bench| bench.client(client).is_over());
+        let client = bench.client(client);
+        assert!(!client.eof && client.heard.len() < farewell.len(), "a clean end");
     }
 }
 

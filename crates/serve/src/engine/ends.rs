@@ -11,6 +11,12 @@ use super::events::{Gone, Pending, Phase};
 use super::{Cause, Engine};
 use crate::log::LogEvent;
 
+/// The close of the socket is to reset the connection: the peer must not take a part of the output
+/// for all of it. (Where the option is refused, the socket has no reset.)
+pub(crate) fn reset_at_close<D: Driver>(watcher: &mut Watcher<D>, source: Source) {
+    let _ = watcher.set_option(source, SocketOption::Linger(Some(Duration::ZERO)));
+}
+
 impl<S> Engine<S> {
     /// Closes a connection after its [jobs](Engine::execute) have ended and its waiting output is
     /// sent; false for a stale id. No more of its data is delivered. Output that is not sent within
@@ -234,9 +240,7 @@ impl<S> Engine<S> {
         let queued = self.queued(watcher, index);
         let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
         if queued > 0 || self.table.active_of(index).is_some_and(|active| unsent(active)) {
-            // The peer must not take a part of the output for all of it. (Where the option is
-            // refused, the socket has no reset.)
-            let _ = watcher.set_option(source, SocketOption::Linger(Some(Duration::ZERO)));
+            reset_at_close(watcher, source);
         }
         watcher.abort(source);
         if self.files_of(index).is_some() {

@@ -4,10 +4,11 @@
 //! connection and drop the output that the peer has not acknowledged: the last answer. So a
 //! connection first shuts down its output, and closes when the peer has closed, too.
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, OpCode};
 use windlass::{Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use super::conn::*;
+use super::ends::reset_at_close;
 use super::{Cause, Engine, REFUSED};
 
 /// How many refused connections may wait for their peers to take the farewell.
@@ -169,10 +170,14 @@ impl<S> Engine<S> {
             Ok(_) => false,
             Err(_) => true,
         };
-        if completion.code() == windlass::driver::OpCode::Read && !completion.has_more() {
+        if completion.code() == OpCode::Read && !completion.has_more() {
             self.refused -= 1;
         }
         if is_over {
+            let has_failed = completion.code() != OpCode::Read && completion.result.is_err();
+            if has_failed || watcher.queued_bytes(completion.source).unwrap_or(0) > 0 {
+                reset_at_close(watcher, completion.source);
+            }
             watcher.abort(completion.source);
         }
     }
