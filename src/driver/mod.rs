@@ -20,10 +20,11 @@
 //!   the sum of the final completions, `quiet_done` and `in_flight`.
 //! - **C2 how it ends.** An operation ends in one of these ways: done, end of file, error of the
 //!   system, deadline, cancelled, source aborted, watcher closed, torn, overflow of its source's
-//!   writes, panic of a job, fork. Every completion says how many bytes moved. At the end of a
-//!   source, each read completes with an empty buffer. On a connection of records (seqpacket) an
-//!   empty buffer is an empty record, so there each read fails with
-//!   [`Eof`](crate::ErrorKind::Eof). Either completion ends a multishot read. A result that is a
+//!   writes, panic of a job, fork. Every completion says how many bytes moved. Every end of a
+//!   source is told as an end, once to each read: as an empty buffer, or as the error
+//!   [`Eof`](crate::ErrorKind::Eof) to a read of an exact count. On a connection of records
+//!   (seqpacket) an empty buffer is an empty record, so there each read fails with `Eof`. Either
+//!   completion ends a multishot read. A result that is a
 //!   descriptor is owned from the moment the kernel hands it over: a completion dropped unread
 //!   leaks nothing.
 //! - **C3 order.** Per source and direction, operations take bytes in submission order. Operations

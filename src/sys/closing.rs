@@ -43,7 +43,7 @@ const STACK_BYTES: usize = 128 << 10;
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Whether close(2) of a descriptor may wait. If `own`, no other code relies on its options, and
-/// this call turns a socket's linger time off: then close(2) waits for nobody, and the system
+/// this call turns a socket's linger time off: then close(2) returns at once, and the system
 /// goes on sending. (A linger time of zero stays, and close(2) resets the connection.)
 pub(crate) fn may_wait(fd: RawFd, kind: SourceKind, own: bool) -> bool {
     match kind {

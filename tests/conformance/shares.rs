@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use windlass::{Buf, Builder, Completion, Done, ErrorKind, Limit, Op, Refusal, Source, Watcher};
+use windlass::{
+    Buf, Builder, Completion, Done, ErrorKind, Lease, Limit, Op, Refusal, Source, Ticket, Watcher,
+};
 
 use crate::common::*;
 
@@ -356,12 +358,11 @@ pub fn reads_that_wait_for_writes_end_like_others<H: Harness>() {
 }
 
 /// A source whose reads wait for its writes: `queue` fills the queue while the pool is nearly
-/// unused, then the program takes so much of the pool that a read has to wait. Returns the two
-/// ends, the read, and the leases of the program.
+/// unused, then the program takes so much of the pool that a read has to wait.
 fn held_read<H: Harness>(
     b: &mut Bench<H::Driver>,
     queue: impl FnOnce(&mut Bench<H::Driver>, Source, Source),
-) -> (Source, Source, windlass::Ticket, Vec<windlass::Lease>) {
+) -> Held {
     let (here, there) = b.pair();
     b.narrow(here);
     // Nothing behind it goes out.
@@ -374,7 +375,26 @@ fn held_read<H: Harness>(
     b.look_for(Duration::from_millis(5));
     assert!(b.is_open(read), "it holds its share");
     assert_eq!(b.watcher.counters().waiting_sources, 1);
-    (here, there, read, kept)
+    Held { ends: [here, there], read, kept }
+}
+
+/// A read that waits because of the writes of its source, and the leases of the program.
+struct Held {
+    ends: [Source; 2],
+    read: Ticket,
+    kept: Vec<Lease>,
+}
+
+impl Held {
+    /// The program gives its leases back, and the read goes on.
+    fn goes_on<H: Harness>(self, b: &mut Bench<H::Driver>) {
+        drop(self.kept);
+        assert_eq!(&*expect_read(b.end(self.read)), b"a");
+        for end in self.ends {
+            b.watcher.abort(end);
+        }
+        b.watcher.close();
+    }
 }
 
 /// Queues more leases of small messages than the pool has swap buffers, in few of these.
@@ -390,27 +410,19 @@ fn many_leases<H: Harness>(b: &mut Bench<H::Driver>, here: Source, there: Source
 /// The read waited for as many free buffers as there are leases, which no pool has.
 pub fn more_leases_than_buffers_hold_a_read_only_while_others_hold_the_pool<H: Harness>() {
     let mut b = H::bench_with(small_pool());
-    let (here, there, read, kept) = held_read::<H>(&mut b, many_leases::<H>);
-    drop(kept);
-    assert_eq!(&*expect_read(b.end(read)), b"a");
-    b.watcher.abort(here);
-    b.watcher.abort(there);
-    b.watcher.close();
+    let held = held_read::<H>(&mut b, many_leases::<H>);
+    held.goes_on::<H>(&mut b);
 }
 
-/// Completions that nobody takes may hold what the read waits for. The wait went on for ever.
+/// Undelivered completions may hold the swap buffers that the read waits for. The wait never ended.
 pub fn a_wait_for_a_read_that_is_held_does_not_hang<H: Harness>() {
     let mut b = H::bench_with(small_pool());
-    let (here, there, read, kept) = held_read::<H>(&mut b, many_leases::<H>);
+    let held = held_read::<H>(&mut b, many_leases::<H>);
     b.submit(Op::nop().token(PING));
-    let error = b.watcher.wait_for(read).unwrap_err();
+    let error = b.watcher.wait_for(held.read).unwrap_err();
     let full = Refusal::Full { limit: Limit::SwapBytes, count: CHUNKS * CHUNK };
     assert_eq!(Refusal::of(&error), Some(full));
-    drop(kept);
-    assert_eq!(&*expect_read(b.end(read)), b"a");
-    b.watcher.abort(here);
-    b.watcher.abort(there);
-    b.watcher.close();
+    held.goes_on::<H>(&mut b);
 }
 
 /// The kernel went on with a multishot read until half of the pool was in use.
@@ -453,16 +465,12 @@ pub fn a_multishot_read_in_flight_waits_for_its_share<H: Harness>() {
 /// they held nothing of the pool.
 pub fn many_writes_hold_a_read_only_while_others_hold_the_pool<H: Harness>() {
     let mut b = H::bench_with(small_pool());
-    let (here, there, read, kept) = held_read::<H>(&mut b, |b, here, _| {
+    let held = held_read::<H>(&mut b, |b, here, _| {
         for _ in 0..5000 {
             b.submit(Op::write(here, "x").token(ANSWER));
         }
     });
-    drop(kept);
-    assert_eq!(&*expect_read(b.end(read)), b"a");
-    b.watcher.abort(here);
-    b.watcher.abort(there);
-    b.watcher.close();
+    held.goes_on::<H>(&mut b);
 }
 
 /// The read waited for as many buffers as its writes had held at first, although some of them had

@@ -145,7 +145,7 @@ impl<K: Kernel> Proactor<K> {
         let (closed, _) = self.files.closed.get_or_insert_with(crossbeam_channel::unbounded);
         let (closed, wake) = (closed.clone(), self.inbox.remote.wake_state());
         handle.close_later(Some(Box::new(move |result| {
-            // Without the driver nobody takes the result.
+            // If the driver is gone, the result is dropped.
             let _ = closed.send((key, result));
             wake.notify();
         })));
