@@ -70,16 +70,29 @@ mod engine;
 pub mod framing;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
+mod handles;
+mod inbox;
 pub mod log;
+mod memory;
+mod parts;
 mod server;
 mod sys;
+mod words;
 
-pub use engine::{
-    Balance, Budget, Cause, Config, Counts, Dial, Ends, Engine, Event, Expiry, Id, JobCounts,
-    JobError, Limits, Origin, Phase, Refusal, Refused, RefusedFile, RefusedJob, Remote, Stream,
-    Work,
-};
+pub use engine::Engine;
+pub use handles::{dial::Dial, remote::Remote, stream::Stream, work::Work};
+pub use memory::Budget;
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,
     Server, Unfinished, Waker, serve,
 };
+pub use words::balance::Balance;
+pub use words::cause::{Cause, Phase};
+pub use words::config::Config;
+pub use words::counts::{Counts, Ends};
+pub use words::event::{Event, Origin};
+pub use words::expiry::Expiry;
+pub use words::id::Id;
+pub use words::job::{JobCounts, JobError};
+pub use words::limits::Limits;
+pub use words::refused::{Refusal, Refused, RefusedFile, RefusedJob};

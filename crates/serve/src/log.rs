@@ -41,7 +41,9 @@ use std::time::Duration;
 use windlass::net::SocketOption;
 use windlass::{Address, ErrorKind, Refusal as Reason};
 
-use crate::engine::{Cause, Id, JobError, Phase};
+use crate::words::cause::{Cause, Phase};
+use crate::words::id::Id;
+use crate::words::job::JobError;
 
 #[cfg(feature = "log")]
 pub use to_log::ToLog;

@@ -5,26 +5,11 @@ use std::sync::atomic::Ordering;
 
 use windlass::Handle;
 
-use super::{Command, Engine, Shared, Threads};
+use crate::engine::Engine;
+use crate::handles::threads::Threads;
+use crate::inbox::{Command, Shared};
 use crate::log::{LogEvent, RefusedBecause};
-
-/// How the connections of a server with several loops are distributed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Balance {
-    /// Each loop in turn.
-    #[default]
-    RoundRobin,
-    /// A loop at random.
-    Random,
-    /// The loop with the fewest connections.
-    LeastConnections,
-    /// The kernel distributes them: each loop has a listener of its own at each TCP address, and a
-    /// socket of its own at each UDP address (`SO_REUSEPORT`). Connections of other listeners go to
-    /// each loop in turn. Linux and FreeBSD distribute; other systems may prefer one listener. On
-    /// Windows the server does not start: `Unsupported`.
-    ReusePort,
-}
+use crate::words::balance::Balance;
 
 /// Chooses a loop for each accepted connection.
 pub(crate) struct Balancer {

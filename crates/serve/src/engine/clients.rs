@@ -8,11 +8,14 @@ use windlass::{
     Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Source, Watcher,
 };
 
-use super::conn::*;
-use super::events::Pending;
-use super::listener::{Request, is_full};
-use super::{Cause, Engine, Event};
+use crate::engine::Engine;
+use crate::engine::events::Pending;
+use crate::engine::requests::{Request, is_full};
+use crate::parts::table::{CONNECTING, MOST, READING, SESSION};
 use crate::sys::EMSGSIZE;
+use crate::words::cause::Cause;
+use crate::words::event::Event;
+use crate::words::id::Id;
 
 /// How many receives a client has in flight. So a turn takes at most as many of its datagrams.
 const RECEIVES: usize = 8;
@@ -39,11 +42,11 @@ impl<S> Engine<S> {
     /// Nothing shows whether a peer is there. If its host answers that the port is closed, the
     /// session ends with [`Cause::Os`] and `ECONNREFUSED`, at the earliest after the first
     /// datagram. Other errors of the network end it, too. A datagram that is too long is only
-    /// counted, as [`datagram_errors`](super::Counts::datagram_errors).
+    /// counted, as [`datagram_errors`](crate::Counts::datagram_errors).
     ///
-    /// [`Limits::session_idle`](super::Limits::session_idle) ends it when the peer is silent. Its
+    /// [`Limits::session_idle`](crate::Limits::session_idle) ends it when the peer is silent. Its
     /// other limits are those of [sessions](Engine::bind_datagram), except
-    /// [`Limits::sessions`](super::Limits::sessions): a client is not refused.
+    /// [`Limits::sessions`](crate::Limits::sessions): a client is not refused.
     ///
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.

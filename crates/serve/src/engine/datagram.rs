@@ -6,76 +6,43 @@ use windlass::driver::{Driver, OpCode};
 use windlass::net::DatagramOptions;
 use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
 
-use super::conn::{Refusal, Refused};
-use super::listener::{Request, is_full};
-use super::{Engine, Event, LISTENERS};
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{Engine, LISTENERS};
+use crate::parts::datagrams::BOOKKEEPING;
+use crate::parts::datagrams::Socket;
+use crate::words::event::Event;
+use crate::words::refused::{Refusal, Refused};
 
 /// How many receives a socket has in flight. So a turn takes at most as many of its datagrams.
 const RECEIVES: u32 = 32;
 
-/// The charge of a waiting datagram besides its bytes.
-pub(crate) const BOOKKEEPING: usize = 128;
-
-/// The datagram sockets of an engine.
-#[derive(Default)]
-pub(crate) struct Datagrams {
-    sockets: Vec<Socket>,
-    /// The datagrams that were written in this turn.
-    outbox: Vec<(usize, Address, Buf)>,
-}
-
-struct Socket {
-    /// Its number among the listeners.
-    listener: usize,
-    /// Whether each of its peers is a session.
-    has_sessions: bool,
-    /// Receives in flight, and those that have failed since the last datagram.
-    receives: u32,
-    failures: u32,
-    /// Whether it receives nothing for 100 ms, after many failures in a row.
-    is_paused: bool,
-    /// The charge for datagrams that the kernel has not taken, in bytes.
-    charged: u32,
-}
-
-impl Datagrams {
-    fn socket(&mut self, listener: usize) -> Option<&mut Socket> {
-        self.sockets.iter_mut().find(|socket| socket.listener == listener)
-    }
-
-    /// The charge of all sockets to the server's budget, in bytes.
-    pub(crate) fn charged(&self) -> usize {
-        self.sockets.iter().map(|socket| socket.charged as usize).sum()
-    }
-}
-
 impl<S> Engine<S> {
     /// Binds a datagram socket. From then on each datagram is an [`Event::Datagram`].
     ///
-    /// With [`Config::udp_sessions`](super::Config::udp_sessions) each peer of the socket is a
+    /// With [`Config::udp_sessions`](crate::Config::udp_sessions) each peer of the socket is a
     /// connection instead: a session.
     ///
     /// - Its first datagram opens it. Each datagram is an [`Event::Data`], also an empty one. (A
     ///   Unix socket without an address is no session: its datagrams are [`Event::Datagram`].)
     /// - Each [`write`](Engine::write) is one datagram. It is charged to the connection and to the
-    ///   [budget](super::Budget), with 128 bytes more, until the kernel has taken it.
-    /// - It ends with [`Cause::Idle`](super::Cause::Idle) when it has heard nothing for
-    ///   [`Limits::session_idle`](super::Limits::session_idle): never earlier, and later by at most
+    ///   [budget](crate::Budget), with 128 bytes more, until the kernel has taken it.
+    /// - It ends with [`Cause::Idle`](crate::Cause::Idle) when it has heard nothing for
+    ///   [`Limits::session_idle`](crate::Limits::session_idle): never earlier, and later by at most
     ///   a sixteenth. Datagrams that it sends do not count.
     /// - [`close`](Engine::close) ends it when its datagrams are sent. The next datagram of its
     ///   peer opens another session.
-    /// - While there are [`Limits::sessions`](super::Limits::sessions) sessions, datagrams of
+    /// - While there are [`Limits::sessions`](crate::Limits::sessions) sessions, datagrams of
     ///   further peers are dropped, and
-    ///   [`refused_datagrams`](super::Counts::refused_datagrams) counts them. No session ends to
+    ///   [`refused_datagrams`](crate::Counts::refused_datagrams) counts them. No session ends to
     ///   make room, so a flood of new peers does not end the others.
     /// - While it is [paused](Engine::pause), its datagrams wait, at most
-    ///   [`Limits::high`](super::Limits::high) bytes of them, with 128 more for each. Further ones
-    ///   are dropped, and [`dropped_datagrams`](super::Counts::dropped_datagrams) counts them.
+    ///   [`Limits::high`](crate::Limits::high) bytes of them, with 128 more for each. Further ones
+    ///   are dropped, and [`dropped_datagrams`](crate::Counts::dropped_datagrams) counts them.
     /// - [`stop_listening`](Engine::stop_listening) ends it with
-    ///   [`Cause::Shutdown`](super::Cause::Shutdown), because the socket closes.
+    ///   [`Cause::Shutdown`](crate::Cause::Shutdown), because the socket closes.
     ///
     /// Returns the number of the socket among the [listeners](Engine::listeners). The socket keeps
-    /// the system's buffer sizes: the options of the [`Config`](super::Config) are for connections.
+    /// the system's buffer sizes: the options of the [`Config`](crate::Config) are for connections.
     ///
     /// # Errors
     ///
@@ -156,18 +123,18 @@ impl<S> Engine<S> {
     /// Sends a datagram from a datagram socket in the next [`flush`](Engine::flush). `listener` is
     /// the number that [`bind_datagram`](Engine::bind_datagram) returned.
     ///
-    /// A send that fails later makes no event: [`datagram_errors`](super::Counts::datagram_errors)
+    /// A send that fails later makes no event: [`datagram_errors`](crate::Counts::datagram_errors)
     /// counts it. For example, the datagram is too long, or the kernel does not take it within
-    /// [`Limits::close`](super::Limits::close). The network can drop any datagram without an error.
+    /// [`Limits::close`](crate::Limits::close). The network can drop any datagram without an error.
     ///
     /// # Errors
     ///
     /// [`Refused`] hands the buffer back, with:
     ///
     /// - [`Refusal::Stale`]: no datagram socket has this number, or it is closed.
-    /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for this
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for this
     ///   socket, with 128 more for each datagram.
-    /// - [`Refusal::Memory`]: more than [`Limits::memory`](super::Limits::memory) bytes would wait
+    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
     ///   in the whole server.
     pub fn send_to(
         &mut self,

@@ -6,152 +6,22 @@
 //! first time of the heap.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
-use std::time::{Duration, Instant};
 
 use windlass::driver::{Deadline, Driver};
 use windlass::{Op, Ticket, Watcher};
 
-use super::conn::*;
-use super::listener::{Request, is_full};
-use super::{Cause, DEADLINE, Engine};
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{DEADLINE, Engine};
+use crate::parts::deadlines::Kind;
+use crate::parts::table::{CLOSE, CLOSING, CONNECTING, DETACH, ENDED, session_of};
+use crate::words::cause::Cause;
+use crate::words::expiry::Expiry;
+use crate::words::id::Id;
+#[cfg(doc)]
+use std::time::{Duration, Instant};
 
 /// How many deadlines one turn looks at.
 const AT_ONCE: usize = 1024;
-
-/// When a connection ends: an [`Instant`], a [`Duration`] from now, or `None` for never.
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use windlass_serve::{Engine, Expiry, Id};
-///
-/// fn examples(engine: &mut Engine<()>, id: Id, at: Option<Instant>) {
-///     engine.set_read_deadline(id, Duration::from_secs(5));
-///     engine.set_read_deadline(id, Instant::now() + Duration::from_secs(5));
-///     engine.set_read_deadline(id, None);
-///     engine.set_read_deadline(id, at.map_or(Expiry::NEVER, Expiry::from));
-/// }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expiry(Option<Deadline>);
-
-impl Expiry {
-    /// No deadline.
-    pub const NEVER: Expiry = Expiry(None);
-}
-
-impl From<Instant> for Expiry {
-    fn from(at: Instant) -> Expiry {
-        Expiry(Some(Deadline::At(at)))
-    }
-}
-
-impl From<Duration> for Expiry {
-    fn from(span: Duration) -> Expiry {
-        Expiry(Some(Deadline::After(span)))
-    }
-}
-
-impl From<Option<Deadline>> for Expiry {
-    fn from(deadline: Option<Deadline>) -> Expiry {
-        Expiry(deadline)
-    }
-}
-
-/// The two deadlines of a connection. Of two at the same time, the first one is the cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Read,
-    Write,
-}
-
-/// A deadline, and its place in the heap.
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    deadline: Option<Deadline>,
-    /// The time that stands for it in the heap.
-    queued: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Times([Slot; 2]);
-
-/// The deadlines of an engine.
-#[derive(Default)]
-pub(crate) struct Deadlines {
-    of: HashMap<Id, Times>,
-    heap: BinaryHeap<Reverse<(Instant, Id, Kind)>>,
-    /// The timer, and its time.
-    timer: Option<(Ticket, Instant)>,
-    /// Whether a request to look at the table is queued.
-    asked: bool,
-    /// Deadlines that `flush` puts into the heap.
-    fresh: Vec<(Id, Kind)>,
-}
-
-impl Deadlines {
-    /// Forgets a connection that has ended.
-    pub(crate) fn forget(&mut self, id: Id) {
-        if !self.of.is_empty() {
-            self.of.remove(&id);
-        }
-    }
-
-    fn slot(&mut self, id: Id, kind: Kind) -> Option<&mut Slot> {
-        self.of.get_mut(&id).map(|times| &mut times.0[kind as usize])
-    }
-
-    /// Takes a deadline away.
-    fn clear(&mut self, id: Id, kind: Kind) {
-        if let Some(slot) = self.slot(id, kind) {
-            slot.deadline = None;
-            if self.of[&id].0.iter().all(|slot| slot.deadline.is_none()) {
-                self.of.remove(&id);
-            }
-        }
-    }
-
-    /// Puts a time into the heap, unless one stands there that is at least as early.
-    fn queue(&mut self, id: Id, kind: Kind, at: Instant) {
-        let Some(slot) = self.slot(id, kind) else { return };
-        slot.deadline = Some(Deadline::At(at));
-        if slot.queued.is_some_and(|queued| queued <= at) {
-            return;
-        }
-        slot.queued = Some(at);
-        self.heap.push(Reverse((at, id, kind)));
-        if self.heap.len() > 4 * self.of.len() + 64 {
-            // Most of them stand for deadlines that are gone or have moved.
-            let of = &self.of;
-            self.heap.retain(|Reverse((at, id, kind))| {
-                of.get(id).is_some_and(|times| times.0[*kind as usize].queued == Some(*at))
-            });
-        }
-    }
-
-    /// The next deadline that has passed. `None` with an empty place in the heap in between.
-    fn pop(&mut self, now: Instant) -> Option<Option<(Id, Kind)>> {
-        let Reverse((at, id, kind)) = *self.heap.peek()?;
-        if at > now {
-            return None;
-        }
-        self.heap.pop();
-        let Some(slot) = self.slot(id, kind) else { return Some(None) };
-        if slot.queued != Some(at) {
-            return Some(None);
-        }
-        slot.queued = None;
-        match slot.deadline {
-            Some(Deadline::At(at)) if at > now => {
-                self.queue(id, kind, at);
-                Some(None)
-            }
-            Some(Deadline::At(_)) => Some(Some((id, kind))),
-            // It was taken away.
-            _ => Some(None),
-        }
-    }
-}
 
 impl<S> Engine<S> {
     /// Sets the time at which a connection ends with [`Cause::ReadTimeout`], even if bytes arrive
@@ -168,7 +38,7 @@ impl<S> Engine<S> {
     ///
     /// A connection that [moves](crate::Conn::move_to_loop) to a loop leaves its deadlines behind.
     ///
-    /// [`Limits::idle`](super::Limits::idle) ends connections without bytes in either direction,
+    /// [`Limits::idle`](crate::Limits::idle) ends connections without bytes in either direction,
     /// and costs less for many connections.
     pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
         self.set_deadline_of(id, Kind::Read, deadline.into())

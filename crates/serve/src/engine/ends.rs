@@ -6,10 +6,15 @@ use windlass::driver::Driver;
 use windlass::net::SocketOption;
 use windlass::{ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
-use super::conn::*;
-use super::events::{Gone, Pending, Phase};
-use super::{Cause, Engine};
+use crate::engine::Engine;
+use crate::engine::events::{Gone, Pending};
 use crate::log::LogEvent;
+use crate::parts::table::{
+    ABORT, Active, CLOSE, CLOSING, CONNECTING, Closing, DETACH, DRAINING, ENDED, HELD, OVER,
+    READING, SHUT, SHUTTING, STOPPED, session_of,
+};
+use crate::words::cause::{Cause, Phase};
+use crate::words::id::Id;
 
 /// The close of the socket is to reset the connection: the peer must not take a part of the output
 /// for all of it. (Where the option is refused, the socket has no reset.)
@@ -20,8 +25,8 @@ pub(crate) fn reset_at_close<D: Driver>(watcher: &mut Watcher<D>, source: Source
 impl<S> Engine<S> {
     /// Closes a connection after its [jobs](Engine::execute) have ended and its waiting output is
     /// sent; false for a stale id. No more of its data is delivered. Output that is not sent within
-    /// [`Limits::close`](super::Limits::close) is lost: `unsent` of
-    /// [`Event::Closed`](super::Event::Closed) counts it.
+    /// [`Limits::close`](crate::Limits::close) is lost: `unsent` of
+    /// [`Event::Closed`](crate::Event::Closed) counts it.
     pub fn close(&mut self, id: Id) -> bool {
         self.close_as(id, Cause::Closed)
     }
@@ -59,8 +64,8 @@ impl<S> Engine<S> {
 
     /// Hands the descriptor of a connection to the program after its [jobs](Engine::execute) have
     /// ended and its waiting output is sent, with the bytes that were not delivered:
-    /// [`Event::Detached`](super::Event::Detached). False for a stale id. If this takes longer than
-    /// [`Limits::close`](super::Limits::close), the connection ends with [`Cause::WriteStall`].
+    /// [`Event::Detached`](crate::Event::Detached). False for a stale id. If this takes longer than
+    /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`].
     /// False for a session, too: it has no descriptor of its own.
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };

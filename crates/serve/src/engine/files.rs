@@ -8,111 +8,22 @@
 //! What is written behind a file stays in the engine until the watcher has sent the whole file. So
 //! no byte takes the place of what is missing if the file turns out to be shorter.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::fs::File;
 use std::ops::{Bound, RangeBounds};
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
+use windlass::{Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
-use super::conn::*;
-use super::events::Event;
-use super::{Cause, Engine};
+use crate::engine::Engine;
+use crate::parts::files::{Current, Files, Piece};
+use crate::parts::table::{CLOSE, CLOSING, DETACH, OVER};
+use crate::words::cause::Cause;
+use crate::words::event::Event;
+use crate::words::id::Id;
+use crate::words::refused::{Refusal, RefusedFile};
 
 /// The most bytes of one operation: an operation takes fewer than 2 GiB.
 const MOST_SENT: u64 = 1 << 30;
-
-/// A file that was refused.
-pub struct RefusedFile {
-    /// The file, unchanged.
-    pub file: File,
-    /// Why it was refused.
-    pub reason: Refusal,
-}
-
-impl fmt::Debug for RefusedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RefusedFile({:?}, {:?})", self.reason, self.file)
-    }
-}
-
-impl fmt::Display for RefusedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl std::error::Error for RefusedFile {}
-
-/// Output that waits for a file before it, or is one.
-enum Piece {
-    Bytes(Buf),
-    /// A part of a file: where it begins, and where it ends.
-    File(File, u64, u64),
-}
-
-/// The file that the watcher sends.
-struct Current {
-    file: Source,
-    /// How many bytes are sent of it in all, and where they end.
-    len: u64,
-    end: u64,
-    /// Where the operation in flight begins.
-    from: u64,
-    /// Where it ends; where the next one begins if none is in flight.
-    at: u64,
-    in_flight: bool,
-}
-
-/// The files that wait for a connection to send them, and the bytes between them.
-#[derive(Default)]
-pub(crate) struct Files {
-    current: Option<Current>,
-    queue: VecDeque<Piece>,
-    /// How many bytes are in buffers of the queue.
-    bytes: usize,
-    /// How many bytes of files are not at the watcher.
-    rest: u64,
-    /// How many files there are.
-    pub(crate) count: usize,
-    /// How many bytes in memory waited when the engine last looked, without the corked ones.
-    pub(crate) memory: usize,
-    /// How many corked bytes, which wait behind all files, count against the connection's cap.
-    pub(crate) corked: usize,
-}
-
-impl Files {
-    /// How many bytes wait besides those at the watcher.
-    pub(crate) fn outside(&self) -> usize {
-        self.bytes.saturating_add(usize::try_from(self.rest).unwrap_or(usize::MAX / 2))
-    }
-
-    /// Whether the watcher sends a file.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.in_flight)
-    }
-
-    /// How many bytes wait, of which the watcher has `queued`.
-    fn look(&mut self, queued: usize) -> usize {
-        // A file is submitted when the watcher has nothing else, and nothing behind it.
-        self.memory = self.bytes + if self.is_sending() { 0 } else { queued };
-        self.outside().saturating_add(queued)
-    }
-
-    /// How many bytes of buffers can be submitted now. `corked` bytes are behind all files.
-    fn sendable(&self, corked: usize) -> usize {
-        if self.current.is_some() {
-            return 0;
-        }
-        let mut sum = 0;
-        for piece in &self.queue {
-            let Piece::Bytes(data) = piece else { return sum };
-            sum += data.len();
-        }
-        sum + corked
-    }
-}
 
 impl<S> Engine<S> {
     /// Sends a part of a file, in its place among the writes of the connection: behind those before
@@ -127,15 +38,15 @@ impl<S> Engine<S> {
     ///
     /// Everything that waits for output waits for files, too: a close, a half-close, a detach, a
     /// move to a loop, the shutdown of the server. Each part that is sent counts as progress, for
-    /// [`Limits::write_stall`](super::Limits::write_stall) and
-    /// [`Limits::idle`](super::Limits::idle), and [`Limits::close`](super::Limits::close).
-    /// The bytes of files do not count for [`Limits::cap`](super::Limits::cap), the marks,
-    /// [`Limits::memory`](super::Limits::memory) and [`waiting`](Engine::waiting).
-    /// [`Limits::files`](super::Limits::files) bounds the number
+    /// [`Limits::write_stall`](crate::Limits::write_stall) and
+    /// [`Limits::idle`](crate::Limits::idle), and [`Limits::close`](crate::Limits::close).
+    /// The bytes of files do not count for [`Limits::cap`](crate::Limits::cap), the marks,
+    /// [`Limits::memory`](crate::Limits::memory) and [`waiting`](Engine::waiting).
+    /// [`Limits::files`](crate::Limits::files) bounds the number
     /// of files, and at this number the connection stops reading. If the connection ends before,
     /// `unsent` of [`Event::Closed`] counts the bytes of files, too.
     ///
-    /// A connection with a [`Stream`](super::Stream) can send files: they are among the writes that
+    /// A connection with a [`Stream`](crate::Stream) can send files: they are among the writes that
     /// have come to the loop. A connection that connects sends them when it is open.
     ///
     /// The file must not become shorter before it is sent. If it does, the connection ends with
@@ -152,7 +63,7 @@ impl<S> Engine<S> {
     /// [`RefusedFile`] hands the file back, with:
     ///
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
-    /// - [`Refusal::Files`]: [`Limits::files`](super::Limits::files) files wait already.
+    /// - [`Refusal::Files`]: [`Limits::files`](crate::Limits::files) files wait already.
     /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
     /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher runs on a
     ///   simulation, which has no files of the system. (If the engine has not seen the watcher yet,

@@ -8,284 +8,31 @@
 //! names the place.
 
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use windlass::driver::{self, Driver, discard};
-use windlass::{Done, Error, ErrorKind, Message, Op, Refusal as Reason, Ticket, Watcher};
+use windlass::driver::{Driver, discard};
+use windlass::{Done, Error, Message, Op, Refusal as Reason, Watcher};
 
-use super::conn::*;
-use super::events::Pending;
-use super::listener::{Request, is_full};
-use super::{Command, Engine, Event, JOBS, LAST_JOBS, Remote, Shared};
+#[cfg(doc)]
+use crate::JobCounts;
+use crate::engine::events::Pending;
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{Engine, JOBS, LAST_JOBS};
+use crate::handles::remote::Remote;
+use crate::handles::work::Executor;
+use crate::handles::work::Work;
 use crate::log::LogEvent;
-
-/// A job that was refused, with the job.
-pub struct RefusedJob<J> {
-    /// The job, which has not run.
-    pub job: J,
-    /// Why the job was refused.
-    pub reason: Refusal,
-}
-
-impl<J> fmt::Debug for RefusedJob<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RefusedJob({:?})", self.reason)
-    }
-}
-
-impl<J> fmt::Display for RefusedJob<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<J> std::error::Error for RefusedJob<J> {}
-
-/// Why a job has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JobError {
-    /// The job panicked. The text is what the panic said; empty if that was no text.
-    Panicked(String),
-    /// The watcher refused the job: the system gave it no thread, or the program has closed it.
-    Refused(Reason),
-    /// The program's [executor](Engine::set_executor) dropped the job.
-    Dropped,
-}
-
-impl fmt::Display for JobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JobError::Panicked(text) => write!(f, "the job panicked: {text}"),
-            JobError::Refused(reason) => write!(f, "the job was refused: {reason}"),
-            JobError::Dropped => f.write_str("the executor dropped the job"),
-        }
-    }
-}
-
-impl std::error::Error for JobError {}
-
-/// What an engine has counted of its jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct JobCounts {
-    /// Jobs that have returned.
-    pub done: u64,
-    /// Jobs that have panicked.
-    pub panicked: u64,
-    /// Jobs that the watcher refused, or the program's executor dropped.
-    pub failed: u64,
-    /// Jobs that were dropped before they began, because their connection ended, or because a
-    /// shutdown had waited long enough.
-    pub dropped: u64,
-}
-
-impl JobCounts {
-    /// Adds the counts of another engine.
-    pub(crate) fn add(&mut self, other: &JobCounts) {
-        self.done += other.done;
-        self.panicked += other.panicked;
-        self.failed += other.failed;
-        self.dropped += other.dropped;
-    }
-}
-
-/// A job for the program's [executor](Engine::set_executor).
-///
-/// Its drop without a run counts as a failure: [`JobError::Dropped`].
-pub struct Work {
-    job: Option<driver::Job>,
-    slot: u32,
-    shared: Arc<Shared>,
-}
-
-impl Work {
-    /// Runs the job on the calling thread, and passes its result to its loop. A panic of the job is
-    /// caught.
-    pub fn run(mut self) {
-        if let Some(job) = self.job.take() {
-            self.answer(Outcome::of(job.run(None)));
-        }
-    }
-
-    fn answer(&self, outcome: Outcome) {
-        // It comes back if the loop is over. The program's value may panic as it drops.
-        if let Err(unheard) = self.shared.post(Command::Answer(self.slot, Box::new(outcome))) {
-            discard(unheard);
-        }
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            discard(job);
-            self.answer(Outcome::Failed(JobError::Dropped));
-        }
-    }
-}
-
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Work")
-    }
-}
-
-/// How a job has ended.
-pub(crate) enum Outcome {
-    Returned(Message),
-    Failed(JobError),
-    /// It was cancelled before it began.
-    Cancelled,
-}
-
-impl Outcome {
-    fn of(result: Result<Done, Error>) -> Outcome {
-        match result {
-            Ok(Done::Returned(value)) => Outcome::Returned(value),
-            // A job has no other result.
-            Ok(_) => Outcome::Cancelled,
-            Err(error) if error.kind() == ErrorKind::Panicked => {
-                let text = String::from_utf8_lossy(&error.into_buf()).into_owned();
-                Outcome::Failed(JobError::Panicked(text))
-            }
-            Err(_) => Outcome::Cancelled,
-        }
-    }
-}
+use crate::parts::jobs::{AtWork, Job, Outcome, Queue};
+use crate::parts::table::{ABORT, CLOSE, CLOSING, CONNECTING, DETACH, OVER, SHUT, SHUTTING};
+use crate::words::event::Event;
+use crate::words::id::Id;
+use crate::words::job::JobError;
+use crate::words::refused::{Refusal, RefusedJob};
 
 /// What a server does with the value of a job: true shuts it down.
 pub(crate) type Then<S> = Box<dyn FnOnce(&mut Engine<S>, &Remote, u32, Message) -> bool + Send>;
-
-/// The program's executor.
-pub(crate) type Executor = Arc<dyn Fn(Work) + Send + Sync>;
-
-struct Job<S> {
-    op: Op,
-    then: Option<Then<S>>,
-    /// It runs even when its connection has ended.
-    must: bool,
-}
-
-struct AtWork<S> {
-    /// Its name; `None` in an executor.
-    ticket: Option<Ticket>,
-    then: Option<Then<S>>,
-    must: bool,
-}
-
-/// The jobs of a connection.
-struct Queue<S> {
-    id: Id,
-    waiting: VecDeque<Job<S>>,
-    at_work: Option<AtWork<S>>,
-    /// Whether it is in `Jobs::listed`.
-    is_listed: bool,
-    /// Whether a job has ended since the last flush.
-    has_ended: bool,
-}
-
-impl<S> Queue<S> {
-    /// Whether a close waits for it: only jobs that must run are not waited for.
-    fn holds(&self) -> bool {
-        self.at_work.as_ref().is_some_and(|job| !job.must)
-            || self.waiting.iter().any(|job| !job.must)
-    }
-
-    fn len(&self) -> usize {
-        self.waiting.len() + usize::from(self.at_work.is_some())
-    }
-
-    /// Whether a job of it must run, or runs, that a shutdown waits for.
-    fn must_run(&self) -> bool {
-        self.at_work.as_ref().is_some_and(|job| job.must) || self.waiting.iter().any(|job| job.must)
-    }
-}
-
-/// The jobs of all connections.
-pub(crate) struct Jobs<S> {
-    queues: Vec<Option<Queue<S>>>,
-    vacant: Vec<u32>,
-    of: HashMap<Id, u32>,
-    /// Queues that the next flush looks at.
-    listed: VecDeque<u32>,
-    /// Jobs that wait or are at work.
-    count: usize,
-    executor: Option<Executor>,
-    /// What to do with the value in the event that was made last.
-    then: Option<Then<S>>,
-    /// Whether the time of the last jobs runs, and whether it has passed.
-    bounded: bool,
-    gave_up: bool,
-}
-
-impl<S> Default for Jobs<S> {
-    fn default() -> Jobs<S> {
-        Jobs {
-            queues: Vec::new(),
-            vacant: Vec::new(),
-            of: HashMap::new(),
-            listed: VecDeque::new(),
-            count: 0,
-            executor: None,
-            then: None,
-            bounded: false,
-            gave_up: false,
-        }
-    }
-}
-
-impl<S> Jobs<S> {
-    fn find(&self, id: Id) -> Option<&Queue<S>> {
-        self.queues[*self.of.get(&id)? as usize].as_ref()
-    }
-
-    fn list(&mut self, slot: u32) {
-        if let Some(queue) = &mut self.queues[slot as usize]
-            && !queue.is_listed
-        {
-            queue.is_listed = true;
-            self.listed.push_back(slot);
-        }
-    }
-
-    fn push(&mut self, id: Id, job: Job<S>) {
-        let slot = *self.of.entry(id).or_insert_with(|| {
-            let queue = Queue {
-                id,
-                waiting: VecDeque::new(),
-                at_work: None,
-                is_listed: false,
-                has_ended: false,
-            };
-            match self.vacant.pop() {
-                Some(slot) => {
-                    self.queues[slot as usize] = Some(queue);
-                    slot
-                }
-                None => {
-                    self.queues.push(Some(queue));
-                    self.queues.len() as u32 - 1
-                }
-            }
-        });
-        if let Some(queue) = &mut self.queues[slot as usize] {
-            queue.waiting.push_back(job);
-        }
-        self.count += 1;
-        self.list(slot);
-    }
-
-    fn remove(&mut self, slot: u32) {
-        if let Some(queue) = self.queues[slot as usize].take() {
-            self.of.remove(&queue.id);
-            self.vacant.push(slot);
-        }
-    }
-}
 
 impl<S> Engine<S> {
     /// Takes the value's callback out of the event that was made last.
@@ -304,7 +51,7 @@ impl<S> Engine<S> {
     /// connection, for at most [`Limits::close`], and meanwhile the connection takes writes. When
     /// the connection has ended, a job that runs goes on without an event, and those that have not
     /// begun are dropped: [`JobCounts::dropped`]. A session does not wait at its
-    /// close. An [idle](super::Limits::idle) limit goes on while a job runs.
+    /// close. An [idle](crate::Limits::idle) limit goes on while a job runs.
     ///
     /// ```
     /// use windlass::driver::Driver;
@@ -339,9 +86,9 @@ impl<S> Engine<S> {
     ///   the loop, wait or run.
     ///
     /// [`Builder::threads`]: windlass::Builder::threads
-    /// [`Limits::close`]: super::Limits::close
-    /// [`Limits::jobs`]: super::Limits::jobs
-    /// [`Limits::loop_jobs`]: super::Limits::loop_jobs
+    /// [`Limits::close`]: crate::Limits::close
+    /// [`Limits::jobs`]: crate::Limits::jobs
+    /// [`Limits::loop_jobs`]: crate::Limits::loop_jobs
     pub fn execute<T, J>(&mut self, id: Id, job: J) -> Result<(), RefusedJob<J>>
     where
         T: Any + Send,
@@ -388,7 +135,7 @@ impl<S> Engine<S> {
     ///
     /// [`JobCounts::panicked`] counts a panic. If the connection has not ended,
     /// [`Event::JobFailed`] follows, too. A shutdown of a server waits for such jobs, for at most
-    /// [`Limits::close`](super::Limits::close) after the last connection has ended. An engine that
+    /// [`Limits::close`](crate::Limits::close) after the last connection has ended. An engine that
     /// is dropped drops jobs that have not begun: see [`jobs`](Engine::jobs).
     ///
     /// The job fails if the watcher cannot run it: [`JobError::Refused`].
@@ -435,7 +182,7 @@ impl<S> Engine<S> {
 
     /// Uses an executor, on an engine that has a `Remote`.
     pub(crate) fn share_executor(&mut self, executor: Executor) {
-        self.jobs.executor = Some(executor);
+        self.executor = Some(executor);
     }
 
     /// Whether a job of a connection is taken.
@@ -473,7 +220,7 @@ impl<S> Engine<S> {
             };
             let Job { op, then, must } = job;
             queue.at_work = Some(AtWork { ticket: None, then, must });
-            let executor = self.jobs.executor.clone();
+            let executor = self.executor.clone();
             if let (Some(executor), Some(shared)) = (executor, &self.shared) {
                 let job = op.into_parts().job;
                 let work = Work { job, slot, shared: Arc::clone(shared) };
@@ -585,7 +332,7 @@ impl<S> Engine<S> {
         let waiting = std::mem::take(&mut queue.waiting);
         let (kept, dropped) = waiting.into_iter().partition(|job| job.must);
         queue.waiting = kept;
-        let dropped: VecDeque<Job<S>> = dropped;
+        let dropped: VecDeque<Job<Then<S>>> = dropped;
         let mut unused = None;
         if let Some(job) = &mut queue.at_work
             && !job.must

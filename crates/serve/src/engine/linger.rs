@@ -7,9 +7,10 @@
 use windlass::driver::{Driver, OpCode};
 use windlass::{Completion, Done, ErrorKind, Op, Source, Watcher};
 
-use super::conn::*;
-use super::ends::reset_at_close;
-use super::{Cause, Engine, REFUSED};
+use crate::engine::ends::reset_at_close;
+use crate::engine::{Engine, REFUSED};
+use crate::parts::table::{Closing, ENDED, READING};
+use crate::words::cause::Cause;
 
 /// How many refused connections may wait for their peers to take the farewell.
 const MOST_REFUSED: usize = 1024;

@@ -4,56 +4,26 @@ use std::io;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
-use windlass::net::{ConnectOptions, ListenOptions, SocketOption};
+use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::{
-    Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Refused as Rejected,
-    Source, Ticket, Watcher,
+    Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Source, Watcher,
 };
 
-use super::balance::Choice;
-use super::conn::*;
-use super::events::Pending;
-use super::{Cause, Engine, Event, LISTENERS, Origin};
+use crate::engine::balance::Choice;
+use crate::engine::events::Pending;
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
+use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, OVER, READING, STOPPED, WOKEN};
+use crate::words::cause::Cause;
+use crate::words::event::{Event, Origin};
+use crate::words::id::Id;
 
 /// How long a listener that has failed waits before it accepts again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most listeners of an engine.
 const MOST_LISTENERS: usize = 1 << 16;
-
-/// A request of the program, which the next `flush` carries out.
-pub(crate) enum Request {
-    Connect(Id, Vec<Address>, ConnectOptions),
-    Attach(Id, Handle),
-    AttachDatagram(Id, Handle),
-    Tick(Duration),
-    /// The idle time of a connection begins again.
-    Idle(Id),
-    Option(Id, SocketOption),
-    /// The watcher has refused to accept, or to receive, from this listener.
-    Accept(usize),
-    /// It has refused the pause of this listener.
-    Pause(usize),
-    /// It has refused the timer of the sweep.
-    Sweep,
-    /// It has refused the timer of the sessions.
-    Expiry,
-    ConnectDatagram(Id),
-    /// It has refused a receive of this client.
-    Receive(Id),
-    /// A deadline is new, or has passed.
-    Deadlines,
-    /// A stream waits for memory of the server.
-    Memory(Id),
-    /// The connection of a job has ended.
-    CancelJob(Ticket),
-}
-
-/// Whether the watcher has refused an operation that it may take after the next completions.
-pub(crate) fn is_full(submitted: Result<Ticket, Rejected<Op>>) -> bool {
-    matches!(submitted, Err(Rejected { reason: Reason::Full { .. }, .. }))
-}
 
 impl<S: Default> Engine<S> {
     /// Listens at an address, and accepts from then on. Returns the number of the listener, which
@@ -63,7 +33,7 @@ impl<S: Default> Engine<S> {
     ///
     /// - As for [`Watcher::listen_with`].
     /// - As for [`Watcher::set_option`]: the system refuses an option of the
-    ///   [`Config`](super::Config).
+    ///   [`Config`](crate::Config).
     /// - As for [`Watcher::submit`]: the watcher refuses the first accept.
     /// - `Other`: the engine has 65,536 listeners already.
     pub fn listen<D: Driver>(
@@ -79,7 +49,7 @@ impl<S: Default> Engine<S> {
     /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example. A
     /// datagram socket works, too: see [`Event::Datagram`].
     ///
-    /// Connections have the options of the [configuration](super::Config) if they are established
+    /// Connections have the options of the [configuration](crate::Config) if they are established
     /// from here on. Those that wait in the listener's backlog already do not have them.
     ///
     /// # Errors
@@ -133,7 +103,7 @@ impl<S: Default> Engine<S> {
 
     /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
     /// socket first sends its waiting datagrams, for at most
-    /// [`Limits::close`](super::Limits::close).
+    /// [`Limits::close`](crate::Limits::close).
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.close_datagrams(watcher);
         for source in &mut self.listeners {
@@ -322,7 +292,7 @@ impl<S> Engine<S> {
     /// at once. [`Event::Opened`] follows when it is connected, or [`Event::Closed`] if that fails.
     ///
     /// `options` are those of [`Watcher::connect`]. The engine replaces their token. Without a
-    /// deadline, [`Limits::connect`](super::Limits::connect) applies. After the deadline the
+    /// deadline, [`Limits::connect`](crate::Limits::connect) applies. After the deadline the
     /// connection ends with [`Cause::ConnectTimeout`]. If the deadline has passed before, the first
     /// address still has one try, which succeeds if the system connects at once.
     ///

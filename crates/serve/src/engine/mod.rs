@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! mod.rs       the type `Engine`, and the calls of a program
-//! conn.rs      the table of connections, and their names
 //! events.rs    completions in, events out
 //! listener.rs  accepts, connects, given descriptors
 //! overflow.rs  accepted connections for which there is no room
+//! requests.rs  what the program has asked for
 //! output.rs    writes: one for each connection and turn
 //! files.rs     files among the writes
 //! ends.rs      closes, half-closes, detaches
@@ -14,29 +14,23 @@
 //! sessions.rs  the peers of datagram sockets as connections
 //! clients.rs   connected datagram sockets             dial.rs  connections for other threads
 //! options.rs   options of sockets
-//! remote.rs    wakes, writes and closes of other threads
+//! remote.rs    what other threads have asked for
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
 //! jobs.rs      work of connections, off the loop
 //! sweep.rs     limits of time, and the budget of bytes
-//! balance.rs   which loop gets an accepted connection    blocking.rs  or which thread
+//! balance.rs   which loop gets an accepted connection
 //! moves.rs     connections that a thread hands to a loop
-//! config.rs    the settings        limits.rs  the limits        budget.rs  the budget
 //! ```
 
-mod balance;
-mod blocking;
-mod budget;
+pub(crate) mod balance;
 mod clients;
-mod config;
-mod conn;
 mod datagram;
 mod deadlines;
 mod dial;
 mod ends;
 mod events;
 mod files;
-mod jobs;
-mod limits;
+pub(crate) mod jobs;
 mod linger;
 mod listener;
 mod moves;
@@ -44,6 +38,7 @@ mod options;
 mod output;
 mod overflow;
 mod remote;
+mod requests;
 mod sessions;
 mod stream;
 mod sweep;
@@ -56,34 +51,30 @@ use std::time::{Duration, Instant};
 
 use windlass::{Buf, Completion, Source, Ticket};
 
-pub use budget::Budget;
-pub use config::Config;
-pub use conn::{Id, Refusal, Refused};
-pub use events::{Cause, Event, Origin, Phase};
-pub use files::RefusedFile;
-pub use jobs::{JobCounts, JobError, RefusedJob, Work};
-pub use limits::Limits;
-pub use remote::Remote;
-
-use crate::log::{self, LogEvent, Record};
-pub use balance::Balance;
-pub(crate) use balance::Balancer;
-pub(crate) use blocking::{Given, Rest, Start, Threads};
-pub(crate) use conn::NIL;
-use conn::{ABORT, CONNECTING, DETACH, DIRTY, HELD, LOOP_BITS, PAUSED, READING, Table, WOKEN};
-use datagram::Datagrams;
-use deadlines::Deadlines;
-pub use deadlines::Expiry;
-pub use dial::Dial;
+use balance::Balancer;
 use events::{Gone, Pending};
-pub(crate) use jobs::Executor;
-use jobs::Jobs;
-use listener::Request;
-use moves::Move;
-pub(crate) use moves::{Moved, Parts};
-pub(crate) use remote::{Command, Shared};
-use sessions::Sessions;
-pub use stream::Stream;
+use jobs::Then;
+use requests::Request;
+
+use crate::handles::dial::Unpack;
+use crate::handles::remote::Remote;
+use crate::handles::work::Executor;
+use crate::inbox::Shared;
+use crate::log::{self, LogEvent, Record};
+use crate::memory::Budget;
+use crate::parts::datagrams::Datagrams;
+use crate::parts::deadlines::Deadlines;
+use crate::parts::jobs::Jobs;
+use crate::parts::moves::{Move, Moved};
+use crate::parts::sessions::Sessions;
+use crate::parts::table::{ABORT, CONNECTING, DETACH, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
+use crate::words::cause::Cause;
+use crate::words::config::Config;
+use crate::words::counts::Counts;
+use crate::words::event::Origin;
+use crate::words::id::{Id, LOOP_BITS};
+#[cfg(doc)]
+use crate::{Event, Limits};
 
 /// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
 /// `S`.
@@ -177,11 +168,12 @@ pub struct Engine<S> {
     counts: Counts,
     /// The part of this engine that other threads see, and how they send states.
     shared: Option<Arc<Shared>>,
-    unpack: Option<dial::Unpack<S>>,
+    unpack: Option<Unpack<S>>,
     datagrams: Datagrams,
     sessions: Sessions,
     deadlines: Deadlines,
-    jobs: Jobs<S>,
+    jobs: Jobs<Then<S>>,
+    executor: Option<Executor>,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// The accepted connection whose state is being made.
@@ -203,145 +195,6 @@ pub struct Engine<S> {
     moves: Vec<Move<S>>,
     was_told_to_move: bool,
     arrivals: VecDeque<Box<Moved>>,
-}
-
-/// What an engine has counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// Accepted connections that were opened.
-    pub accepted: u64,
-    /// Connects that have succeeded.
-    pub connected: u64,
-    /// Descriptors that the program has [attached](Engine::attach).
-    pub attached: u64,
-    /// Accepted connections that were not opened: there were too many, the watcher refused the
-    /// socket, the default of the program's state panicked, or the server shut down.
-    pub refused: u64,
-    /// Accepted connections that [another server](Engine::overflow_to) was given.
-    pub passed_on: u64,
-    /// Accepts that have failed.
-    pub accept_errors: u64,
-    /// Writes of other threads that were dropped, because their connection had ended meanwhile.
-    pub stale_writes: u64,
-    /// Writes that the engine has submitted. One write has all output of a connection since its
-    /// last one.
-    pub writes: u64,
-    /// How often a connection stopped reading because of [`Limits::memory`].
-    pub throttles: u64,
-    /// Connections that were detached.
-    pub detached: u64,
-    /// Connections that have [moved](crate::Conn::move_to_loop) from a thread of their own.
-    pub moved: u64,
-    /// Datagrams that have arrived.
-    pub datagrams: u64,
-    /// Receives and sends of datagrams that have failed, and sends that took longer than
-    /// [`Limits::close`].
-    pub datagram_errors: u64,
-    /// Sessions that were opened.
-    pub sessions: u64,
-    /// Datagrams of new peers that were dropped: there were [`Limits::sessions`] sessions already,
-    /// the server shut down, or the engine had 2^24 connections.
-    pub refused_datagrams: u64,
-    /// Datagrams of sessions that were dropped: the session was closing, or it was paused and
-    /// [`Limits::high`] bytes waited for the program.
-    pub dropped_datagrams: u64,
-    /// Datagrams that were longer than a buffer, and have lost their end.
-    pub truncated_datagrams: u64,
-    /// Options of connections that the system or the watcher has refused.
-    pub option_errors: u64,
-    /// [Jobs](Engine::execute), by their end.
-    pub jobs: JobCounts,
-    /// Connections that have ended, by their cause.
-    pub ends: Ends,
-}
-
-/// Connections that have ended, by [cause](Cause).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ends {
-    /// [`Cause::Eof`].
-    pub eof: u64,
-    /// [`Cause::Closed`].
-    pub closed: u64,
-    /// [`Cause::Aborted`].
-    pub aborted: u64,
-    /// [`Cause::Idle`].
-    pub idle: u64,
-    /// [`Cause::WriteStall`].
-    pub write_stall: u64,
-    /// [`Cause::ReadTimeout`].
-    pub read_timeout: u64,
-    /// [`Cause::WriteTimeout`].
-    pub write_timeout: u64,
-    /// [`Cause::Shed`].
-    pub shed: u64,
-    /// [`Cause::Overflow`].
-    pub overflow: u64,
-    /// [`Cause::Panicked`].
-    pub panicked: u64,
-    /// [`Cause::Shutdown`].
-    pub shutdown: u64,
-    /// [`Cause::Os`], [`Cause::FileEnded`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
-    pub failed: u64,
-}
-
-impl Counts {
-    /// Adds the counts of another engine.
-    pub(crate) fn add(&mut self, other: &Counts) {
-        self.accepted += other.accepted;
-        self.connected += other.connected;
-        self.attached += other.attached;
-        self.refused += other.refused;
-        self.passed_on += other.passed_on;
-        self.accept_errors += other.accept_errors;
-        self.writes += other.writes;
-        self.throttles += other.throttles;
-        self.detached += other.detached;
-        self.moved += other.moved;
-        self.datagrams += other.datagrams;
-        self.datagram_errors += other.datagram_errors;
-        self.sessions += other.sessions;
-        self.refused_datagrams += other.refused_datagrams;
-        self.dropped_datagrams += other.dropped_datagrams;
-        self.truncated_datagrams += other.truncated_datagrams;
-        self.option_errors += other.option_errors;
-        self.stale_writes += other.stale_writes;
-        self.jobs.add(&other.jobs);
-        let (ends, others) = (&mut self.ends, &other.ends);
-        ends.eof += others.eof;
-        ends.closed += others.closed;
-        ends.aborted += others.aborted;
-        ends.idle += others.idle;
-        ends.write_stall += others.write_stall;
-        ends.read_timeout += others.read_timeout;
-        ends.write_timeout += others.write_timeout;
-        ends.shed += others.shed;
-        ends.overflow += others.overflow;
-        ends.panicked += others.panicked;
-        ends.shutdown += others.shutdown;
-        ends.failed += others.failed;
-    }
-
-    fn closed(&mut self, cause: Cause) {
-        let ends = &mut self.ends;
-        *match cause {
-            Cause::Eof => &mut ends.eof,
-            Cause::Closed => &mut ends.closed,
-            Cause::Aborted => &mut ends.aborted,
-            Cause::Idle => &mut ends.idle,
-            Cause::WriteStall => &mut ends.write_stall,
-            Cause::ReadTimeout => &mut ends.read_timeout,
-            Cause::WriteTimeout => &mut ends.write_timeout,
-            Cause::Shed => &mut ends.shed,
-            Cause::Overflow => &mut ends.overflow,
-            Cause::Panicked => &mut ends.panicked,
-            Cause::Shutdown => &mut ends.shutdown,
-            Cause::Os(_) | Cause::FileEnded | Cause::ConnectTimeout | Cause::Rejected => {
-                &mut ends.failed
-            }
-        } += 1;
-    }
 }
 
 /// The lower half of the tokens that name no connection.
@@ -412,6 +265,7 @@ impl<S> Engine<S> {
             sessions: Sessions::default(),
             deadlines: Deadlines::default(),
             jobs: Jobs::default(),
+            executor: None,
             refused: 0,
             making: None,
             stop_asked: false,

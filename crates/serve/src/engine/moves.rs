@@ -1,42 +1,16 @@
 //! Connections that a thread of their own hands to a loop.
 
-use std::any::Any;
-
 use windlass::driver::Driver;
-use windlass::{Buf, Handle, Source, Watcher};
+use windlass::{Source, Watcher};
 
-use super::conn::*;
-use super::events::Pending;
-use super::{Cause, Command, Engine, Rest};
+use crate::engine::Engine;
+use crate::engine::events::Pending;
+use crate::handles::threads::Rest;
 use crate::log::LogEvent;
-
-/// Makes a state one that another thread can take.
-type Pack<S> = fn(S) -> Box<dyn Any + Send>;
-
-/// A connection that may move to a loop.
-pub(crate) struct Move<S> {
-    id: Id,
-    pack: Pack<S>,
-    /// Whether it is about to: `Some` with whether its program knows the end of the input already.
-    begun: Option<bool>,
-}
-
-/// A connection on its way to a loop, with its state.
-pub(crate) struct Moved {
-    pub(crate) parts: Parts,
-    pub(crate) state: Box<dyn Any + Send>,
-}
-
-/// What a connection is besides its state.
-pub(crate) struct Parts {
-    /// The id that it had.
-    pub(crate) from: Id,
-    pub(crate) handle: Handle,
-    /// What was not delivered; an empty piece is the end of the input.
-    pub(crate) undelivered: Vec<Buf>,
-    /// The program knows the end of the input.
-    pub(crate) ended: bool,
-}
+use crate::parts::moves::{Move, Moved, Pack, Parts};
+use crate::parts::table::{CONNECTING, DETACH, ENDED, HELD, MOST, OVER, SHUT, SHUTTING};
+use crate::words::cause::Cause;
+use crate::words::id::Id;
 
 impl<S> Engine<S> {
     /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
@@ -163,12 +137,5 @@ impl<S> Engine<S> {
         }
         self.dirty(id.index());
         Ok(id)
-    }
-}
-
-impl Moved {
-    /// The command that hands it to a loop.
-    pub(crate) fn into_command(self) -> Command {
-        Command::Take(Box::new(self))
     }
 }

@@ -4,11 +4,12 @@ use windlass::driver::Driver;
 use windlass::net::SocketOption;
 use windlass::{Refusal as Reason, Source, Watcher};
 
-use super::conn::Id;
-use super::listener::Request;
-use super::{Config, Engine};
+use crate::engine::Engine;
+use crate::engine::requests::Request;
 use crate::log::LogEvent;
 use crate::sys;
+use crate::words::config::Config;
+use crate::words::id::Id;
 
 impl Config {
     /// The options of the configuration, each with a flag: whether only TCP has the option.
@@ -26,9 +27,9 @@ impl<S> Engine<S> {
     /// stale id.
     ///
     /// If the option is refused, the connection goes on, and
-    /// [`option_errors`](super::Counts::option_errors) counts the refusal. The reasons are those of
+    /// [`option_errors`](crate::Counts::option_errors) counts the refusal. The reasons are those of
     /// [`Watcher::set_option`]. A connection that still connects refuses every option: wait for
-    /// [`Event::Opened`](super::Event::Opened).
+    /// [`Event::Opened`](crate::Event::Opened).
     pub fn set_option(&mut self, id: Id, option: SocketOption) -> bool {
         let lives = self.table.get(id).is_some();
         if lives {

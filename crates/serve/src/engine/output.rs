@@ -3,120 +3,27 @@
 use windlass::driver::Driver;
 use windlass::{Buf, Op, Watcher};
 
-use super::conn::*;
-use super::events::Pending;
-use super::files::Files;
-use super::{Cause, Engine};
-
-/// Buffers of at most so many bytes are copied together, so that they need no list.
-const SMALL: usize = 512;
-
-/// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
-const LARGE: usize = 32 << 10;
+use crate::engine::Engine;
+use crate::engine::events::Pending;
+use crate::parts::files::Files;
+use crate::parts::output::LARGE;
+use crate::parts::table::{
+    ABORT, Active, CLOSE, CLOSING, CONNECTING, DETACH, DIRTY, DRAINING, FRESH, FULL, NIL, OVER,
+    SHUT, SHUTTING,
+};
+use crate::words::cause::Cause;
+use crate::words::id::Id;
+use crate::words::refused::{Refusal, Refused};
 
 /// It takes no more output.
 pub(crate) const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
-
-impl Active {
-    /// Puts a buffer behind the output of this turn.
-    #[inline]
-    fn cork(&mut self, data: Buf) {
-        let len = data.len();
-        let first = self.corked == 0;
-        self.corked += len;
-        if first {
-            self.parts.push(data);
-        } else {
-            self.cork_more(data, len);
-        }
-    }
-
-    fn cork_more(&mut self, data: Buf, len: usize) {
-        if len > SMALL || data.parts().len() > 1 {
-            self.seal();
-            self.parts.push(data);
-            return;
-        }
-        for part in data.parts() {
-            self.copy(part);
-        }
-    }
-
-    /// Copies bytes behind the output of this turn.
-    fn copy(&mut self, bytes: &[u8]) {
-        if self.copied.is_empty()
-            && let Some(last) = self.parts.last()
-            && last.parts().len() == 1
-            && last.len() <= SMALL
-        {
-            // The small buffer before these bytes is copied in front of them.
-            self.copied.extend_from_slice(last);
-            self.parts.pop();
-        }
-        self.copied.extend_from_slice(bytes);
-        if self.copied.len() >= LARGE {
-            self.seal();
-        }
-    }
-
-    /// Makes a buffer of the copied bytes.
-    fn seal(&mut self) {
-        if !self.copied.is_empty() {
-            self.parts.push(Buf::from(std::mem::take(&mut self.copied)));
-        }
-    }
-
-    /// Takes all that was written in this turn, as one buffer.
-    #[inline]
-    fn uncork<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
-        self.corked = 0;
-        if self.copied.is_empty() && self.parts.len() == 1 {
-            return self.parts.pop().unwrap_or_default();
-        }
-        self.uncork_more(watcher)
-    }
-
-    /// Takes all that was written so far, for a place in front of a file.
-    pub(crate) fn take_corked(&mut self) -> Buf {
-        self.corked = 0;
-        self.seal();
-        if self.parts.len() == 1 {
-            return self.parts.pop().unwrap_or_default();
-        }
-        Buf::list(self.parts.drain(..))
-    }
-
-    fn uncork_more<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
-        if self.parts.is_empty() {
-            let bytes = &self.copied[..];
-            let lease = watcher.lease(|space| match space.get_mut(..bytes.len()) {
-                Some(space) => {
-                    space.copy_from_slice(bytes);
-                    bytes.len()
-                }
-                None => 0,
-            });
-            if let Ok(lease) = lease
-                && lease.len() == bytes.len()
-            {
-                self.copied.clear();
-                return Buf::from(lease);
-            }
-        }
-        self.seal();
-        if self.parts.len() == 1 {
-            return self.parts.pop().unwrap_or_default();
-        }
-        Buf::list(self.parts.drain(..))
-    }
-}
 
 impl<S> Engine<S> {
     /// Writes to a connection. What is written in a turn leaves as one write, in
     /// [`flush`](Engine::flush). Empty buffers count as written.
     ///
     /// Each write to a session is one datagram, also an empty one. A send that fails later ends no
-    /// session of a bound socket: [`datagram_errors`](super::Counts::datagram_errors) counts it.
+    /// session of a bound socket: [`datagram_errors`](crate::Counts::datagram_errors) counts it.
     ///
     /// # Errors
     ///
@@ -124,8 +31,8 @@ impl<S> Engine<S> {
     ///
     /// - [`Refusal::Stale`]: the connection has ended, closes, detaches, or has shut down its
     ///   output.
-    /// - [`Refusal::Cap`]: more than [`Limits::cap`](super::Limits::cap) bytes would wait for it.
-    /// - [`Refusal::Memory`], of a session: more than [`Limits::memory`](super::Limits::memory)
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
+    /// - [`Refusal::Memory`], of a session: more than [`Limits::memory`](crate::Limits::memory)
     ///   bytes would wait in the whole server.
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {

@@ -1,15 +1,14 @@
 //! Accepted connections for which there is no room, and another server that takes them.
 
-use std::sync::atomic::Ordering;
-
 use windlass::Handle;
 
-use super::{Command, Engine, Remote};
+use crate::engine::Engine;
+use crate::handles::remote::Remote;
 
 impl<S> Engine<S> {
     /// Passes the accepted connections for which this engine has no room to another server or
     /// engine. So two servers share one listener: this engine serves at most
-    /// [`Limits::connections`](super::Limits::connections) of its connections, and `other` serves
+    /// [`Limits::connections`](crate::Limits::connections) of its connections, and `other` serves
     /// all beyond. A connection that ends makes room again. A later call replaces `other`.
     ///
     /// In a server, call it in [`Handler::serving`](crate::Handler::serving) of each loop, because
@@ -19,10 +18,10 @@ impl<S> Engine<S> {
     /// [`Server::without_listener`](crate::Server::without_listener).
     ///
     /// In `other`, the loop with the fewest connections gets the connection. Its
-    /// [origin](super::Origin) names the listener of this engine. A connection is passed on once:
+    /// [origin](crate::Origin) names the listener of this engine. A connection is passed on once:
     /// if `other` has no room, or begins to shut down meanwhile, `other` refuses the connection. If
     /// `other` is over already, this engine refuses it.
-    /// [`passed_on`](super::Counts::passed_on) counts the connections that were passed on.
+    /// [`passed_on`](crate::Counts::passed_on) counts the connections that were passed on.
     ///
     /// Of a server:
     ///
@@ -72,28 +71,5 @@ impl<S> Engine<S> {
         self.counts.passed_on += 1;
         self.count_load(-1);
         Ok(())
-    }
-}
-
-impl Remote {
-    fn pass_to(&self, mut handle: Handle, listener: usize) -> Result<(), Handle> {
-        if let Some(threads) = &self.threads {
-            match threads.give((handle, listener)) {
-                Ok(()) => return Ok(()),
-                Err(given) if threads.is_mixed() => handle = given.0,
-                Err(given) => return Err(given.0),
-            }
-        }
-        let load = |shared: &usize| self.loops[*shared].load.load(Ordering::Relaxed);
-        let Some(chosen) = (0..self.loops.len()).min_by_key(load) else { return Err(handle) };
-        let shared = &self.loops[chosen];
-        shared.load.fetch_add(1, Ordering::Relaxed);
-        match shared.post(Command::PassedOn(handle, listener)) {
-            Err(Command::PassedOn(handle, _)) => {
-                shared.load.fetch_sub(1, Ordering::Relaxed);
-                Err(handle)
-            }
-            _ => Ok(()),
-        }
     }
 }

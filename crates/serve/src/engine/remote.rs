@@ -1,276 +1,21 @@
 //! Requests of other threads: wakes, writes and closes.
 
 use std::any::TypeId;
-use std::collections::HashSet;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use windlass::driver::{Driver, discard};
-use windlass::{Buf, Handle, Submitter, Watcher};
+use windlass::{Buf, Watcher};
 
-use super::conn::*;
-use super::dial::Asked;
-use super::events::Pending;
-use super::jobs::Outcome;
-use super::stream::Ask;
-use super::{Budget, Cause, Engine, Given, Moved, Origin, Threads};
+use crate::engine::Engine;
+use crate::engine::events::Pending;
+use crate::handles::remote::Remote;
+use crate::inbox::{Command, Shared};
 use crate::log::RefusedBecause;
-
-/// Reaches the connections of a server, or of one engine, from any thread.
-///
-/// Each call takes effect in the next turn of the connection's loop. A loop keeps the order of the
-/// calls of a thread. A write is charged to its connection and to the server's memory before it is
-/// queued.
-///
-/// ```
-/// use windlass_serve::{Id, Remote};
-/// fn tell_all(remote: &Remote, members: &mut Vec<Id>, news: &std::sync::Arc<[u8]>) {
-///     // One copy of the bytes for all of them. Those that have left are forgotten.
-///     members.retain(|id| remote.write(*id, news.clone()).is_ok());
-/// }
-/// ```
-#[derive(Clone)]
-pub struct Remote {
-    pub(crate) loops: Arc<[Arc<Shared>]>,
-    /// The threads that serve one connection each.
-    pub(crate) threads: Option<Arc<Threads>>,
-}
-
-/// A loop, as other threads see it.
-pub(crate) struct Shared {
-    heads: Heads,
-    pub(crate) budget: Budget,
-    cap: u32,
-    loop_index: usize,
-    /// The type of its states, once there is a `Remote`.
-    pub(crate) state_type: OnceLock<TypeId>,
-    inbox: Mutex<Inbox>,
-    /// Whether the loop was woken and has not looked into its inbox since.
-    posted: AtomicBool,
-    submitter: Submitter,
-    token: u64,
-    /// Connections that the loop has, or is about to get.
-    pub(crate) load: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Inbox {
-    commands: Vec<Command>,
-    /// Connections with a wake, and with a close, in `commands`, by number.
-    waking: HashSet<u64>,
-    closing: HashSet<u64>,
-    /// The server shuts down: it takes no new connections.
-    stops: bool,
-    /// Whether a stop is in `commands`.
-    stopping: bool,
-    /// The loop is over: nothing looks into the inbox any more.
-    closed: bool,
-}
-
-pub(crate) enum Command {
-    Wake(Id),
-    Write(Id, Buf),
-    Close(Id),
-    /// A connection that another loop has accepted, and the number of its listener.
-    Adopt(Handle, usize),
-    /// A connection for which another server had no room, and the number of its listener.
-    PassedOn(Handle, usize),
-    /// A connection for which there is no thread.
-    TurnAway(Handle),
-    /// A connection that a thread hands over.
-    Take(Box<Moved>),
-    /// There are too many threads: a connection that may move does.
-    Move,
-    Stream(Id, Ask),
-    Stop,
-    /// A connection that the program asks for, and one that it no longer wants.
-    Dial(Box<Asked>),
-    CancelDial(Arc<OnceLock<Id>>),
-    /// A job in the program's executor has ended, by its place.
-    Answer(u32, Box<Outcome>),
-}
-
-/// The size of a write's entry in the queue, besides its bytes.
-pub(super) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Whether the loop has not looked into its inbox since the last command.
-    #[cfg(test)]
-    pub(crate) fn is_posted(&self) -> bool {
-        self.posted.load(Ordering::Relaxed)
-    }
-
-    /// Gives back what a write was charged when it was queued.
-    fn discharge(&self, id: Id, bytes: u32) {
-        self.heads.discharge(id, bytes);
-        self.budget.change(bytes + BOOKKEEPING, 0);
-    }
-
-    /// Gives the loop a connection to serve, or to turn away. If the loop is over, it closes.
-    pub(crate) fn take_over(&self, (handle, listener): Given, serves: bool) {
-        self.load.fetch_add(1, Ordering::Relaxed);
-        let command = match serves {
-            true => Command::Adopt(handle, listener),
-            false => Command::TurnAway(handle),
-        };
-        if self.post(command).is_err() {
-            self.load.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Queues a command; it comes back if the loop is over.
-    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
-        let mut inbox = self.lock();
-        if inbox.closed || inbox.stops && matches!(command, Command::Dial(_)) {
-            return Err(command);
-        }
-        inbox.stops |= matches!(command, Command::Stop);
-        if let Command::Wake(id) = &command
-            && !inbox.waking.insert(id.number())
-        {
-            return Ok(());
-        }
-        // One wake or close per connection is enough: so the queue stays bounded.
-        if let Command::Close(id) = &command
-            && !inbox.closing.insert(id.number())
-        {
-            return Ok(());
-        }
-        // Every loop and thread that shuts down tells all loops.
-        if let Command::Stop = &command
-            && std::mem::replace(&mut inbox.stopping, true)
-        {
-            return Ok(());
-        }
-        inbox.commands.push(command);
-        drop(inbox);
-        if !self.posted.swap(true, Ordering::AcqRel) {
-            // The post is refused if the watcher is closed or its queue is full. A loop with a full
-            // queue is awake, and looks into its inbox in each turn.
-            let _ = self.submitter.wake(self.token);
-        }
-        Ok(())
-    }
-}
-
-impl Remote {
-    /// The loop of a connection. `thread` keeps it if it is a thread.
-    fn of<'a>(&'a self, id: Id, thread: &'a mut Option<Arc<Shared>>) -> Option<&'a Shared> {
-        if let Some(shared) = self.loops.iter().find(|one| one.loop_index == id.loop_index()) {
-            return Some(shared);
-        }
-        *thread = self.threads.as_ref()?.of(id.loop_index());
-        thread.as_deref()
-    }
-
-    /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
-    /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
-    /// one. False for a stale id.
-    pub fn wake(&self, id: Id) -> bool {
-        let mut thread = None;
-        let Some(shared) = self.of(id, &mut thread) else { return false };
-        shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
-    }
-
-    /// Writes to a connection, as [`Engine::write`].
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`] hands the buffer back, with:
-    ///
-    /// - [`Refusal::Stale`]: the connection has ended. If it ends, or closes, before its loop has
-    ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
-    /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
-    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
-    ///   in the whole server. Until its loop has the write, its entry in the queue counts, too:
-    ///   less than 100 bytes.
-    pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
-        let data = data.into();
-        let refused = |data, reason| Err(Refused { data, reason });
-        let mut thread = None;
-        let Some(shared) = self.of(id, &mut thread) else { return refused(data, Refusal::Stale) };
-        let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
-        if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
-            return refused(data, reason);
-        }
-        if !shared.budget.try_charge(bytes + BOOKKEEPING) {
-            shared.heads.discharge(id, bytes);
-            return refused(data, Refusal::Memory);
-        }
-        match shared.post(Command::Write(id, data)) {
-            Ok(()) => Ok(()),
-            Err(command) => {
-                shared.discharge(id, bytes);
-                let Command::Write(_, data) = command else { unreachable!("it comes back") };
-                refused(data, Refusal::Stale)
-            }
-        }
-    }
-
-    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.
-    pub fn close(&self, id: Id) -> bool {
-        let mut thread = None;
-        let Some(shared) = self.of(id, &mut thread) else { return false };
-        shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
-    }
-
-    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
-    /// engine without a server closes its connections, and then goes on: its listeners are the
-    /// program's. Until the turn in which it closes them, it refuses [`connect`](Remote::connect)
-    /// and [`attach`](Remote::attach).
-    pub fn shutdown(&self) {
-        for shared in &*self.loops {
-            let _ = shared.post(Command::Stop);
-        }
-        if let Some(threads) = &self.threads {
-            threads.stop();
-        }
-    }
-
-    /// Changes how many threads the server's [`IoMode`](crate::IoMode) has: from 0 up to the number
-    /// in the mode, which also replaces larger values. False if the mode has no threads.
-    ///
-    /// If more connections than `threads` have a thread now, the surplus ones move to a loop, the
-    /// last threads first. But only connections that [`Conn::let_move`](crate::Conn::let_move)
-    /// permits to move do so. The others keep their threads until they end. A loop serves new
-    /// connections for which there is no thread in [`IoMode::Mixed`](crate::IoMode::Mixed). In
-    /// [`IoMode::Blocking`](crate::IoMode::Blocking) the server refuses them.
-    ///
-    /// ```
-    /// use windlass_serve::Remote;
-    /// /// With little memory left, half of the threads have to do.
-    /// fn shrink(server: &Remote, threads: usize) {
-    ///     assert!(server.set_threads(threads / 2), "the mode has threads");
-    /// }
-    /// ```
-    pub fn set_threads(&self, threads: usize) -> bool {
-        let Some(all) = &self.threads else { return false };
-        all.set_cap(threads);
-        true
-    }
-
-    /// The number of loops of the server; 1 for an engine.
-    pub fn loops(&self) -> usize {
-        self.loops.len()
-    }
-
-    /// The remote of several loops.
-    pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
-        let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();
-        Remote { loops, threads: None }
-    }
-}
-
-impl fmt::Debug for Remote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("loops", &self.loops.len()).finish()
-    }
-}
+use crate::parts::table::{DETACH, OVER, Place, SHUT, SHUTTING};
+use crate::words::cause::Cause;
+use crate::words::event::Origin;
+use crate::words::id::Id;
 
 impl<S> Engine<S> {
     /// Returns the [`Remote`] by which other threads reach the connections of this engine.
@@ -280,7 +25,7 @@ impl<S> Engine<S> {
     {
         let shared = self.share(watcher);
         shared.state_type.get_or_init(TypeId::of::<S>);
-        self.unpack = Some(super::dial::unpack);
+        self.unpack = Some(crate::handles::dial::unpack);
         Remote { loops: [shared].into(), threads: None }
     }
 
@@ -433,7 +178,10 @@ mod tests {
     use windlass::sim::Sim;
 
     use super::*;
-    use crate::engine::{Config, Limits};
+    use crate::inbox::BOOKKEEPING;
+    use crate::words::config::Config;
+    use crate::words::limits::Limits;
+    use crate::words::refused::Refusal;
 
     #[test]
     fn empty_writes_and_closes_do_not_fill_the_queue() {

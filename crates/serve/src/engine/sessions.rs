@@ -4,224 +4,25 @@
 //! that other threads see. `Place::active` names its entry here. All sessions of an engine are in a
 //! list, in the order of their last datagrams: the first one expires next.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
-use std::time::Instant;
-
 use windlass::driver::Driver;
-use windlass::{Address, Buf, ErrorKind, Op, Source, Ticket, Watcher};
+use windlass::{Address, Buf, ErrorKind, Op, Source, Watcher};
 
-use super::conn::*;
-use super::datagram::BOOKKEEPING;
-use super::events::Pending;
-use super::listener::{Request, is_full};
-use super::output::NO_MORE;
-use super::{Cause, Engine, Event, Origin, SENDS, SESSIONS};
-
-/// In place of the number of a socket: the session is a client, with a socket of its own.
-const CLIENT: usize = usize::MAX;
+use crate::engine::events::Pending;
+use crate::engine::output::NO_MORE;
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{Engine, SENDS, SESSIONS};
+use crate::parts::datagrams::BOOKKEEPING;
+use crate::parts::sessions::{CLIENT, Peer, Sending, Session};
+use crate::parts::table::{
+    ABORT, CLOSE, CONNECTING, HELD, NIL, OVER, PAUSED, READING, SESSION, session_of,
+};
+use crate::words::cause::Cause;
+use crate::words::event::{Event, Origin};
+use crate::words::id::Id;
+use crate::words::refused::{Refusal, Refused};
 
 /// How many sessions expire in one turn.
 const AT_ONCE: usize = 1024;
-
-/// The address of a peer. That of an internet peer takes no allocation.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Peer {
-    Ip(SocketAddr),
-    Other(Address),
-}
-
-impl Peer {
-    fn of(address: &Address) -> Peer {
-        address.ip().map_or_else(|| Peer::Other(address.clone()), Peer::Ip)
-    }
-
-    fn address(&self) -> Address {
-        match self {
-            Peer::Ip(ip) => Address::from(*ip),
-            Peer::Other(address) => address.clone(),
-        }
-    }
-}
-
-/// A peer of a datagram socket.
-struct Session {
-    /// Its place in the table of connections.
-    index: u32,
-    /// The number of the socket among the listeners, or `CLIENT`.
-    listener: usize,
-    peer: Peer,
-    /// The memory of an address that has arrived, for the next answer.
-    spare: Option<Address>,
-    /// When its last datagram arrived, or its client was connected. Before that it is in no list.
-    heard: Option<Instant>,
-    /// Its neighbours in the list.
-    before: u32,
-    after: u32,
-    /// The charge of its datagrams that the kernel has not taken: in bytes, and their number.
-    charged: u32,
-    pending: u32,
-    /// The bytes of the datagrams that have failed.
-    unsent: usize,
-    /// Datagrams that arrived while the program did not want any, and their charge in bytes.
-    held: VecDeque<Buf>,
-    held_bytes: u32,
-    /// Why it ends.
-    cause: Option<Cause>,
-}
-
-impl Session {
-    fn new(index: u32, listener: usize, peer: Peer) -> Session {
-        Session {
-            index,
-            listener,
-            peer,
-            spare: None,
-            heard: None,
-            before: NIL,
-            after: NIL,
-            charged: 0,
-            pending: 0,
-            unsent: 0,
-            held: VecDeque::new(),
-            held_bytes: 0,
-            cause: None,
-        }
-    }
-}
-
-/// A datagram that is being sent.
-#[derive(Clone, Copy)]
-struct Sending {
-    id: Id,
-    charged: u32,
-}
-
-/// The sessions of an engine.
-pub(crate) struct Sessions {
-    all: Vec<Option<Session>>,
-    vacant: Vec<u32>,
-    by_peer: HashMap<(usize, Peer), u32>,
-    /// How many of them are clients.
-    clients: usize,
-    /// The ends of the list.
-    first: u32,
-    last: u32,
-    /// The timer of the first one.
-    timer: Option<Ticket>,
-    /// The datagrams that were written in this turn.
-    outbox: VecDeque<(Id, Buf)>,
-    /// Those that are being sent, by the numbers in their tokens.
-    in_flight: Vec<Sending>,
-    vacant_sends: Vec<u32>,
-    /// The charge of all sessions to the server's budget, in bytes.
-    charged: usize,
-}
-
-impl Default for Sessions {
-    fn default() -> Sessions {
-        Sessions {
-            all: Vec::new(),
-            vacant: Vec::new(),
-            by_peer: HashMap::new(),
-            clients: 0,
-            first: NIL,
-            last: NIL,
-            timer: None,
-            outbox: VecDeque::new(),
-            in_flight: Vec::new(),
-            vacant_sends: Vec::new(),
-            charged: 0,
-        }
-    }
-}
-
-impl Sessions {
-    /// How many there are, without clients.
-    pub(crate) fn len(&self) -> usize {
-        self.all.len() - self.vacant.len() - self.clients
-    }
-
-    pub(crate) fn charged(&self) -> usize {
-        self.charged
-    }
-
-    fn get(&mut self, at: u32) -> &mut Session {
-        self.all[at as usize].as_mut().expect("a place names a session that is there")
-    }
-
-    fn insert(&mut self, session: Session) -> u32 {
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.all.push(None);
-            self.all.len() as u32 - 1
-        });
-        let (is_known, key) = (session.heard.is_some(), (session.listener, session.peer.clone()));
-        self.all[at as usize] = Some(session);
-        if is_known {
-            self.by_peer.insert(key, at);
-            self.append(at);
-        }
-        at
-    }
-
-    /// Adds a client that connects.
-    pub(crate) fn insert_client(&mut self, index: u32, to: &Address) -> u32 {
-        self.clients += 1;
-        self.insert(Session::new(index, CLIENT, Peer::of(to)))
-    }
-
-    /// The address of a peer.
-    pub(crate) fn address(&mut self, at: u32) -> Address {
-        self.get(at).peer.address()
-    }
-
-    fn remove(&mut self, at: u32) -> Session {
-        if self.get(at).heard.is_some() {
-            self.unlink(at);
-        }
-        let session = self.all[at as usize].take().expect("a place names a session that is there");
-        match session.listener {
-            CLIENT => self.clients -= 1,
-            listener => _ = self.by_peer.remove(&(listener, session.peer.clone())),
-        }
-        self.vacant.push(at);
-        session
-    }
-
-    /// Puts a session behind all others.
-    fn append(&mut self, at: u32) {
-        let before = std::mem::replace(&mut self.last, at);
-        let session = self.get(at);
-        (session.before, session.after) = (before, NIL);
-        match before {
-            NIL => self.first = at,
-            before => self.get(before).after = at,
-        }
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let session = self.get(at);
-        let (before, after) = (session.before, session.after);
-        match before {
-            NIL => self.first = after,
-            before => self.get(before).after = after,
-        }
-        match after {
-            NIL => self.last = before,
-            after => self.get(after).before = before,
-        }
-    }
-
-    /// Begins the idle time of a session again.
-    fn touch(&mut self, at: u32, now: Instant) {
-        if self.get(at).heard.replace(now).is_none() {
-            self.append(at);
-        } else if self.last != at {
-            self.unlink(at);
-            self.append(at);
-        }
-    }
-}
 
 impl<S: Default> Engine<S> {
     /// A datagram has arrived at a socket that has sessions.

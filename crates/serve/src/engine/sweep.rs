@@ -7,10 +7,11 @@ use std::time::Instant;
 use windlass::driver::Driver;
 use windlass::{Op, Watcher};
 
-use super::conn::*;
-use super::listener::{Request, is_full};
-use super::{Cause, Engine, SWEEP, WAKE};
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{Engine, SWEEP, WAKE};
 use crate::log::LogEvent;
+use crate::parts::table::{CLOSE, CLOSING, CONNECTING, DETACH, DRAINING, THROTTLED};
+use crate::words::cause::Cause;
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;

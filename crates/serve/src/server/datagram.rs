@@ -4,7 +4,8 @@ use std::fmt;
 
 use windlass::{Address, Buf};
 
-use crate::engine::{Engine, Remote};
+use crate::engine::Engine;
+use crate::handles::remote::Remote;
 
 /// The sender of a datagram and the way to answer it: the argument of
 /// [`Handler::datagram`](crate::Handler::datagram).

@@ -11,9 +11,16 @@ use windlass::net::SocketOption;
 use windlass::{Address, Buf, ErrorKind, Handle, Message, Op};
 
 use super::datagram::Datagram;
-use crate::engine::{
-    Cause, Engine, Expiry, Id, JobError, Origin, Phase, RefusedFile, RefusedJob, Remote, Stream,
-};
+
+use crate::engine::Engine;
+use crate::handles::remote::Remote;
+use crate::handles::stream::Stream;
+use crate::words::cause::{Cause, Phase};
+use crate::words::event::Origin;
+use crate::words::expiry::Expiry;
+use crate::words::id::Id;
+use crate::words::job::JobError;
+use crate::words::refused::{RefusedFile, RefusedJob};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,18 @@ use windlass::{Address, Buf, Completion, Completions, Message, Watcher};
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
 use super::report::{Report, Unfinished};
-use crate::engine::{Cause, Command, Engine, Event, Id, Moved, NIL, Parts, Phase, Remote, Rest};
 use crate::log::{self, LogEvent};
 use crate::sys::BoundPath;
+
+use crate::engine::Engine;
+use crate::handles::remote::Remote;
+use crate::handles::threads::Rest;
+use crate::inbox::Command;
+use crate::parts::moves::{Moved, Parts};
+use crate::parts::table::NIL;
+use crate::words::cause::{Cause, Phase};
+use crate::words::event::Event;
+use crate::words::id::Id;
 
 /// How many times one turn looks for events that its own flush has made.
 const ROUNDS: usize = 16;
@@ -255,7 +264,7 @@ impl<H: Handler> Running<H> {
         let to = loops.min_by_key(|shared| shared.load.load(Ordering::Relaxed));
         let to = to.expect("a server has a loop");
         to.load.fetch_add(1, Ordering::Relaxed);
-        if let Err(Command::Take(moved)) = to.post(moved.into_command()) {
+        if let Err(Command::Take(moved)) = to.post(Command::Take(Box::new(moved))) {
             let Ok(state) = moved.state.downcast() else { unreachable!("it is this handler's") };
             self.lost(moved.parts.from, *state);
         }

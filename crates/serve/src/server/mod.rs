@@ -25,7 +25,6 @@ use windlass::driver::Driver;
 use windlass::net::{DatagramOptions, ListenOptions};
 use windlass::{Address, Builder, Handle, Watcher};
 
-use crate::engine::{Balance, Balancer, Budget, Config, Engine, Executor, Limits, Remote, Work};
 use crate::sys::BoundPath;
 use address::{Listen, Make, Place};
 pub use datagram::Datagram;
@@ -34,6 +33,16 @@ pub use loops::Running;
 pub use modes::IoMode;
 pub use report::{Report, Unfinished};
 pub use serve::{Waker, serve};
+
+use crate::engine::Engine;
+use crate::engine::balance::Balancer;
+use crate::handles::remote::Remote;
+use crate::handles::work::Executor;
+use crate::handles::work::Work;
+use crate::memory::Budget;
+use crate::words::balance::Balance;
+use crate::words::config::Config;
+use crate::words::limits::Limits;
 
 /// A server with callbacks: a [`Handler`], addresses, and loops.
 ///

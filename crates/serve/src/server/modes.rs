@@ -12,7 +12,13 @@ use super::handler::Handler;
 use super::report::Report;
 use super::threads::named;
 use super::{MOST_LOOPS, Prepared, invalid};
-use crate::engine::{Balance, Budget, Config, Executor, Given, Remote, Start, Threads};
+
+use crate::handles::remote::Remote;
+use crate::handles::threads::{Given, Start, Threads};
+use crate::handles::work::Executor;
+use crate::memory::Budget;
+use crate::words::balance::Balance;
+use crate::words::config::Config;
 
 /// How long a thread waits for the next connection before it ends.
 const IDLE_TIME: Duration = Duration::from_secs(10);

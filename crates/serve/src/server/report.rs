@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::engine::{Counts, Id, Phase};
+use crate::words::cause::Phase;
+use crate::words::counts::Counts;
+use crate::words::id::Id;
 
 /// What a server has done, and what it could not finish.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,11 @@ use windlass::{Buf, Watcher};
 
 use super::handler::{Action, Closed, Conn, Context, Handler};
 use super::{Report, Server, invalid};
-use crate::engine::{Cause, Id, Origin, Remote};
+
+use crate::handles::remote::Remote;
+use crate::words::cause::Cause;
+use crate::words::event::Origin;
+use crate::words::id::Id;
 
 /// How long the ticker waits while connections are busy, and while none is.
 const BUSY: Duration = Duration::from_nanos(1_000_000_000 / 60);

@@ -13,8 +13,13 @@ use super::handler::Handler;
 use super::modes::{Common, Keeper};
 use super::report::Report;
 use super::{Prepared, Server, invalid};
-use crate::engine::{Balance, Budget, Config, Executor, Remote};
 use crate::sys;
+
+use crate::handles::remote::Remote;
+use crate::handles::work::Executor;
+use crate::memory::Budget;
+use crate::words::balance::Balance;
+use crate::words::config::Config;
 
 /// The channels between `run` and a loop that starts: the loop reports that it is ready, and then
 /// waits for a go. If the channel closes instead, another loop could not start.

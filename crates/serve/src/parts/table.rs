@@ -1,59 +1,17 @@
 //! The table of connections: their ids, and their states.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use windlass::{Buf, Source, Ticket};
 
-use super::Cause;
-use super::files::Files;
-use super::stream::Link;
-
-/// The id of a connection. It goes stale when the connection has ended, and never names another
-/// one.
-///
-/// The [number](Id::number) of an id is unique over all loops of a server, and increases from one
-/// connection of a loop to the next. Ids are ordered by their numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
-    number: u64,
-    index: u32,
-}
-
-/// The bits of a number that name the loop.
-pub(crate) const LOOP_BITS: u32 = 16;
-
-impl Id {
-    /// The number of this connection, from 65,536 on.
-    pub fn number(self) -> u64 {
-        self.number
-    }
-
-    /// The loop that serves the connection, or the thread in an [`IoMode`](crate::IoMode) with
-    /// threads: 0 to 65,535.
-    pub fn loop_index(self) -> usize {
-        (self.number & ((1 << LOOP_BITS) - 1)) as usize
-    }
-
-    pub(crate) fn index(self) -> u32 {
-        self.index
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Id({})", self.number)
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.number.fmt(f)
-    }
-}
+use crate::handles::stream::Link;
+use crate::parts::files::Files;
+use crate::words::cause::Cause;
+use crate::words::id::{Id, LOOP_BITS};
+use crate::words::refused::Refusal;
 
 /// No place in a table.
 pub(crate) const NIL: u32 = u32::MAX >> 1;
@@ -74,7 +32,7 @@ pub(crate) fn session_of(active: u32) -> Option<u32> {
 }
 
 /// Places are given out in chunks of this many.
-const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 256;
 
 /// The most places. The tokens of operations have higher numbers for other uses.
 pub(crate) const MOST: u32 = 1 << 24;
@@ -83,14 +41,14 @@ pub(crate) const MOST: u32 = 1 << 24;
 #[derive(Default)]
 pub(crate) struct Head {
     /// The number of the connection that has the place; 0 if it is vacant.
-    number: AtomicU64,
+    pub(crate) number: AtomicU64,
     /// Bytes that count against the connection's cap: those that wait in the loop, and those that
     /// other threads have queued. Each party subtracts what it has added, so a charge that outlives
     /// its connection counts for the next one only until its party subtracts it.
-    charged: AtomicU32,
+    pub(crate) charged: AtomicU32,
     /// When it was opened, in tenths of a second since the first connection. (It fills the place up
     /// to a multiple of 8 bytes.)
-    opened: AtomicU32,
+    pub(crate) opened: AtomicU32,
 }
 
 /// The places as other threads see them.
@@ -124,72 +82,12 @@ impl Heads {
         self.with(id.index, lives).unwrap_or(false)
     }
 
-    fn with<T>(&self, index: u32, look: impl FnOnce(&Head) -> T) -> Option<T> {
+    pub(crate) fn with<T>(&self, index: u32, look: impl FnOnce(&Head) -> T) -> Option<T> {
         let chunks = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let chunk = chunks.get(index as usize / CHUNK)?;
         Some(look(&chunk[index as usize % CHUNK]))
     }
 }
-
-/// Why a write, a job or a file was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The connection takes no more output: it has ended, closes, detaches, or has shut down its
-    /// output. Of a job: it has ended, closes or detaches, or has not opened yet.
-    Stale,
-    /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
-    Cap,
-    /// The bytes that wait in the whole server would exceed its
-    /// [memory](crate::Limits::memory).
-    Memory,
-    /// Too many jobs wait: [`Limits::jobs`](crate::Limits::jobs) of the connection, or
-    /// [`Limits::loop_jobs`](crate::Limits::loop_jobs) of the loop.
-    Jobs,
-    /// Too many [files](crate::Engine::send_file) wait for this connection:
-    /// [`Limits::files`](crate::Limits::files).
-    Files,
-    /// The file is no regular file, or the range is not within it.
-    File,
-    /// A session sends no file, and a simulation has none.
-    Unsupported,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refusal::Stale => "the connection has ended, or takes no more output",
-            Refusal::Cap => "too many bytes wait for this connection (Limits::cap)",
-            Refusal::Memory => "too many bytes wait in the whole server (Limits::memory)",
-            Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
-            Refusal::Files => "too many files wait for this connection (Limits::files)",
-            Refusal::File => "it is no regular file, or the range is not within it",
-            Refusal::Unsupported => "a session sends no file, and a simulation has none",
-        })
-    }
-}
-
-/// A write that was refused, with its bytes.
-pub struct Refused {
-    /// The buffer of the write, unchanged.
-    pub data: Buf,
-    /// Why the write was refused.
-    pub reason: Refusal,
-}
-
-impl fmt::Debug for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Refused({:?}, {} bytes)", self.reason, self.data.len())
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// The connection connects, and has no reads yet.
 pub(crate) const CONNECTING: u16 = 1;
@@ -298,7 +196,7 @@ pub(crate) struct Active {
 impl Active {
     /// Whether there is nothing to keep.
     #[inline]
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.corked == 0
             && self.queued == 0
             && self.held.is_empty()
@@ -316,32 +214,32 @@ impl Active {
 }
 
 /// Places, and the parts of them that other threads see.
-struct Chunk<S> {
-    heads: Arc<[Head; CHUNK]>,
-    places: Box<[Place<S>; CHUNK]>,
+pub(crate) struct Chunk<S> {
+    pub(crate) heads: Arc<[Head; CHUNK]>,
+    pub(crate) places: Box<[Place<S>; CHUNK]>,
 }
 
 /// Connections by their places.
 pub(crate) struct Table<S> {
-    chunks: Vec<Chunk<S>>,
-    shared: Heads,
+    pub(crate) chunks: Vec<Chunk<S>>,
+    pub(crate) shared: Heads,
     pub(crate) active: Vec<Active>,
-    free_active: Vec<u32>,
+    pub(crate) free_active: Vec<u32>,
     /// The first vacant place.
-    vacant: u32,
+    pub(crate) vacant: u32,
     pub(crate) len: usize,
     /// The number of the next connection.
-    next: u64,
+    pub(crate) next: u64,
     /// When the first connection was opened.
-    start: Option<Instant>,
+    pub(crate) start: Option<Instant>,
 }
 
-fn tenths(span: Duration) -> u32 {
+pub(crate) fn tenths(span: Duration) -> u32 {
     (span.as_millis() / 100) as u32
 }
 
 /// Memory for copied bytes that a connection may keep for its next turn.
-const KEPT: usize = 16 << 10;
+pub(crate) const KEPT: usize = 16 << 10;
 
 impl<S> Table<S> {
     pub(crate) fn new(loop_index: usize) -> Table<S> {
@@ -403,7 +301,7 @@ impl<S> Table<S> {
     }
 
     #[cold]
-    fn grow(&mut self) -> Option<()> {
+    pub(crate) fn grow(&mut self) -> Option<()> {
         let first = (self.chunks.len() * CHUNK) as u32;
         if first >= MOST {
             return None;
@@ -449,7 +347,7 @@ impl<S> Table<S> {
     }
 
     #[inline]
-    fn head(&self, index: u32) -> &Head {
+    pub(crate) fn head(&self, index: u32) -> &Head {
         &self.chunks[index as usize / CHUNK].heads[index as usize % CHUNK]
     }
 
@@ -537,7 +435,7 @@ impl<S> Table<S> {
     }
 
     #[inline]
-    fn new_active(&mut self, index: u32) -> u32 {
+    pub(crate) fn new_active(&mut self, index: u32) -> u32 {
         let at = self.free_active.pop().unwrap_or_else(|| {
             self.active.push(Active::default());
             self.active.len() as u32 - 1

@@ -6,15 +6,11 @@ use std::time::{Duration, Instant};
 
 use windlass::Submitter;
 
-use super::remote::BOOKKEEPING;
+use crate::inbox::BOOKKEEPING;
+use crate::words::limits::LEAST;
 
 /// A loop that was asked to shed and has not answered for this long is left out.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The least limit. A write of another thread fits into the half of it that is free when the memory
-/// is low, with its entry in the queue. Else a stream would be woken for ever, and find no room.
-pub(super) const LEAST: usize = 256;
-const _: () = assert!(LEAST - LEAST / 2 > BOOKKEEPING as usize);
 
 /// Counts the bytes that wait in all loops of a server: output and datagrams that the kernel has
 /// not taken, queued writes of other threads, and data that is held back from the program.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use windlass::Handle;
 
-use super::{Command, Shared};
+use crate::inbox::{Command, Shared};
 
 /// An accepted connection, and the number of its listener.
 pub(crate) type Given = (Handle, usize);
@@ -35,48 +35,48 @@ pub(crate) enum Rest {
 /// The threads of a server.
 pub(crate) struct Threads {
     /// The index of the first thread: those of the loops are below it.
-    first: usize,
+    pub(crate) first: usize,
     /// The most threads that there may ever be.
-    most: usize,
+    pub(crate) most: usize,
     /// Whether the loops serve the connections beyond the cap.
-    mixed: bool,
-    state: Mutex<State>,
+    pub(crate) mixed: bool,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// The most connections, and how many there are.
-    cap: usize,
-    busy: usize,
+    pub(crate) cap: usize,
+    pub(crate) busy: usize,
     /// How many of these were told to move.
-    leaving: usize,
+    pub(crate) leaving: usize,
     /// The threads by their numbers, and numbers that no thread has at the moment.
-    slots: Vec<Slot>,
-    vacant: Vec<usize>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) vacant: Vec<usize>,
     /// The threads that wait for a connection.
-    idle: Vec<usize>,
+    pub(crate) idle: Vec<usize>,
     /// Starts threads; `None` once the server shuts down.
-    keeper: Option<Sender<Start>>,
+    pub(crate) keeper: Option<Sender<Start>>,
 }
 
 #[derive(Default)]
-struct Slot {
+pub(crate) struct Slot {
     /// The thread as others see it, from its begin to its end.
-    shared: Option<Arc<Shared>>,
+    pub(crate) shared: Option<Arc<Shared>>,
     /// How many connections the thread was given.
-    given: u64,
-    is_busy: bool,
+    pub(crate) given: u64,
+    pub(crate) is_busy: bool,
     /// One of its connections may move to a loop. It has several if a callback has connected.
-    may_move: bool,
+    pub(crate) may_move: bool,
     /// Its connections were told to move, because there are too many.
-    leaves: bool,
+    pub(crate) leaves: bool,
     /// The number of the next connection, from the last thread with this number.
-    ids: Option<u64>,
+    pub(crate) ids: Option<u64>,
 }
 
 impl State {
     /// A thread has no connection any more; false if it had none.
-    fn free(&mut self, number: usize) -> bool {
+    pub(crate) fn free(&mut self, number: usize) -> bool {
         let slot = &mut self.slots[number];
         if !std::mem::take(&mut slot.is_busy) {
             return false;
@@ -89,7 +89,7 @@ impl State {
 
     /// A connection keeps its thread, which was told that its connections have to move. Those of
     /// other threads have to, then.
-    fn stay(&mut self, number: usize) {
+    pub(crate) fn stay(&mut self, number: usize) {
         if std::mem::take(&mut self.slots[number].leaves) {
             self.leaving -= 1;
             self.shed();
@@ -97,7 +97,7 @@ impl State {
     }
 
     /// Tells the last threads that their connections have to move, while there are too many.
-    fn shed(&mut self) {
+    pub(crate) fn shed(&mut self) {
         for number in (0..self.slots.len()).rev() {
             if !self.is_above_cap() {
                 break;
@@ -107,7 +107,7 @@ impl State {
     }
 
     /// Another thread may have the number.
-    fn vacate(&mut self, number: usize, ids: Option<u64>) {
+    pub(crate) fn vacate(&mut self, number: usize, ids: Option<u64>) {
         self.free(number);
         let slot = &mut self.slots[number];
         slot.ids = ids.or(slot.ids);
@@ -116,7 +116,7 @@ impl State {
     }
 
     /// Tells a thread that its connections have to move, if one of them may.
-    fn tell_to_move(&mut self, number: usize) {
+    pub(crate) fn tell_to_move(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         if slot.may_move && !slot.leaves {
             slot.leaves = true;
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Whether there are too many connections, besides those that were told to move.
-    fn is_above_cap(&self) -> bool {
+    pub(crate) fn is_above_cap(&self) -> bool {
         self.busy - self.leaving > self.cap
     }
 }
@@ -141,7 +141,7 @@ impl Threads {
         Threads { first, most: cap, mixed, state: Mutex::new(state) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -293,7 +293,8 @@ mod tests {
     use windlass::sim::Sim;
 
     use super::*;
-    use crate::engine::{Config, Engine};
+    use crate::engine::Engine;
+    use crate::words::config::Config;
 
     #[cfg(unix)]
     fn connection() -> Given {

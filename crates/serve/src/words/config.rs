@@ -2,10 +2,10 @@
 
 use windlass::net::Keepalive;
 
-use super::Limits;
-#[cfg(doc)]
-use super::{Counts, Engine, Event};
 use crate::log::Log;
+use crate::words::limits::Limits;
+#[cfg(doc)]
+use crate::{Counts, Engine, Event};
 
 /// The settings of an engine: its limits and its behaviour.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::budget::LEAST;
+/// The least limit of memory. A write of another thread fits into the half of it that is free when
+/// the memory is low, with its entry in the queue. Else a stream would be woken for ever, and find
+/// no room.
+pub(crate) const LEAST: usize = 256;
 
 /// The limits of the connections of an engine or a server. Each one is on by default.
 ///

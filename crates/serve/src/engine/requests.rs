@@ -1,0 +1,41 @@
+//! What the program has asked for, and the next flush does.
+
+use std::time::Duration;
+
+use windlass::net::{ConnectOptions, SocketOption};
+use windlass::{Address, Handle, Op, Refusal as Reason, Refused as Rejected, Ticket};
+
+use crate::words::id::Id;
+
+/// A request of the program, which the next `flush` carries out.
+pub(crate) enum Request {
+    Connect(Id, Vec<Address>, ConnectOptions),
+    Attach(Id, Handle),
+    AttachDatagram(Id, Handle),
+    Tick(Duration),
+    /// The idle time of a connection begins again.
+    Idle(Id),
+    Option(Id, SocketOption),
+    /// The watcher has refused to accept, or to receive, from this listener.
+    Accept(usize),
+    /// It has refused the pause of this listener.
+    Pause(usize),
+    /// It has refused the timer of the sweep.
+    Sweep,
+    /// It has refused the timer of the sessions.
+    Expiry,
+    ConnectDatagram(Id),
+    /// It has refused a receive of this client.
+    Receive(Id),
+    /// A deadline is new, or has passed.
+    Deadlines,
+    /// A stream waits for memory of the server.
+    Memory(Id),
+    /// The connection of a job has ended.
+    CancelJob(Ticket),
+}
+
+/// Whether the watcher has refused an operation that it may take after the next completions.
+pub(crate) fn is_full(submitted: Result<Ticket, Rejected<Op>>) -> bool {
+    matches!(submitted, Err(Rejected { reason: Reason::Full { .. }, .. }))
+}

@@ -1,0 +1,171 @@
+//! The handle of other threads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use windlass::{Buf, Handle};
+
+#[cfg(doc)]
+use crate::Engine;
+use crate::handles::threads::Threads;
+use crate::inbox::{BOOKKEEPING, Command, Shared};
+use crate::words::id::Id;
+use crate::words::refused::{Refusal, Refused};
+
+/// Reaches the connections of a server, or of one engine, from any thread.
+///
+/// Each call takes effect in the next turn of the connection's loop. A loop keeps the order of the
+/// calls of a thread. A write is charged to its connection and to the server's memory before it is
+/// queued.
+///
+/// ```
+/// use windlass_serve::{Id, Remote};
+/// fn tell_all(remote: &Remote, members: &mut Vec<Id>, news: &std::sync::Arc<[u8]>) {
+///     // One copy of the bytes for all of them. Those that have left are forgotten.
+///     members.retain(|id| remote.write(*id, news.clone()).is_ok());
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Remote {
+    pub(crate) loops: Arc<[Arc<Shared>]>,
+    /// The threads that serve one connection each.
+    pub(crate) threads: Option<Arc<Threads>>,
+}
+
+impl Remote {
+    /// The loop of a connection. `thread` keeps it if it is a thread.
+    fn of<'a>(&'a self, id: Id, thread: &'a mut Option<Arc<Shared>>) -> Option<&'a Shared> {
+        if let Some(shared) = self.loops.iter().find(|one| one.loop_index == id.loop_index()) {
+            return Some(shared);
+        }
+        *thread = self.threads.as_ref()?.of(id.loop_index());
+        thread.as_deref()
+    }
+
+    /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
+    /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
+    /// one. False for a stale id.
+    pub fn wake(&self, id: Id) -> bool {
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return false };
+        shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
+    }
+
+    /// Writes to a connection, as [`Engine::write`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the buffer back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection has ended. If it ends, or closes, before its loop has
+    ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
+    /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
+    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
+    ///   in the whole server. Until its loop has the write, its entry in the queue counts, too:
+    ///   less than 100 bytes.
+    pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
+        let data = data.into();
+        let refused = |data, reason| Err(Refused { data, reason });
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return refused(data, Refusal::Stale) };
+        let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
+        if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
+            return refused(data, reason);
+        }
+        if !shared.budget.try_charge(bytes + BOOKKEEPING) {
+            shared.heads.discharge(id, bytes);
+            return refused(data, Refusal::Memory);
+        }
+        match shared.post(Command::Write(id, data)) {
+            Ok(()) => Ok(()),
+            Err(command) => {
+                shared.discharge(id, bytes);
+                let Command::Write(_, data) = command else { unreachable!("it comes back") };
+                refused(data, Refusal::Stale)
+            }
+        }
+    }
+
+    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.
+    pub fn close(&self, id: Id) -> bool {
+        let mut thread = None;
+        let Some(shared) = self.of(id, &mut thread) else { return false };
+        shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
+    }
+
+    /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An
+    /// engine without a server closes its connections, and then goes on: its listeners are the
+    /// program's. Until the turn in which it closes them, it refuses [`connect`](Remote::connect)
+    /// and [`attach`](Remote::attach).
+    pub fn shutdown(&self) {
+        for shared in &*self.loops {
+            let _ = shared.post(Command::Stop);
+        }
+        if let Some(threads) = &self.threads {
+            threads.stop();
+        }
+    }
+
+    /// Changes how many threads the server's [`IoMode`](crate::IoMode) has: from 0 up to the number
+    /// in the mode, which also replaces larger values. False if the mode has no threads.
+    ///
+    /// If more connections than `threads` have a thread now, the surplus ones move to a loop, the
+    /// last threads first. But only connections that [`Conn::let_move`](crate::Conn::let_move)
+    /// permits to move do so. The others keep their threads until they end. A loop serves new
+    /// connections for which there is no thread in [`IoMode::Mixed`](crate::IoMode::Mixed). In
+    /// [`IoMode::Blocking`](crate::IoMode::Blocking) the server refuses them.
+    ///
+    /// ```
+    /// use windlass_serve::Remote;
+    /// /// With little memory left, half of the threads have to do.
+    /// fn shrink(server: &Remote, threads: usize) {
+    ///     assert!(server.set_threads(threads / 2), "the mode has threads");
+    /// }
+    /// ```
+    pub fn set_threads(&self, threads: usize) -> bool {
+        let Some(all) = &self.threads else { return false };
+        all.set_cap(threads);
+        true
+    }
+
+    /// The number of loops of the server; 1 for an engine.
+    pub fn loops(&self) -> usize {
+        self.loops.len()
+    }
+
+    /// The remote of several loops.
+    pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
+        let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();
+        Remote { loops, threads: None }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("loops", &self.loops.len()).finish()
+    }
+}
+
+impl Remote {
+    pub(crate) fn pass_to(&self, mut handle: Handle, listener: usize) -> Result<(), Handle> {
+        if let Some(threads) = &self.threads {
+            match threads.give((handle, listener)) {
+                Ok(()) => return Ok(()),
+                Err(given) if threads.is_mixed() => handle = given.0,
+                Err(given) => return Err(given.0),
+            }
+        }
+        let load = |shared: &usize| self.loops[*shared].load.load(Ordering::Relaxed);
+        let Some(chosen) = (0..self.loops.len()).min_by_key(load) else { return Err(handle) };
+        let shared = &self.loops[chosen];
+        shared.load.fetch_add(1, Ordering::Relaxed);
+        match shared.post(Command::PassedOn(handle, listener)) {
+            Err(Command::PassedOn(handle, _)) => {
+                shared.load.fetch_sub(1, Ordering::Relaxed);
+                Err(handle)
+            }
+            _ => Ok(()),
+        }
+    }
+}

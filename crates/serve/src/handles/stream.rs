@@ -1,0 +1,517 @@
+//! A connection as a value: a non-blocking reader and writer, for any thread.
+//!
+//! The loop keeps the descriptor, and with it the limits, the deadlines and the order of the last
+//! event. So a stream has the bytes that the loop has received, and posts its writes and its
+//! deadlines to the loop.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
+
+use windlass::Buf;
+
+#[cfg(doc)]
+use crate::Engine;
+use crate::handles::remote::Remote;
+use crate::inbox::Command;
+use crate::memory::Budget;
+use crate::words::cause::Cause;
+use crate::words::expiry::Expiry;
+use crate::words::id::Id;
+use crate::words::refused::Refusal;
+
+/// The most bytes of one write.
+pub(crate) const MOST_WRITTEN: usize = 64 << 10;
+
+/// Memory for input that a stream may keep while it has none.
+pub(crate) const KEPT: usize = 64 << 10;
+
+/// A connection as a value: a non-blocking [`Read`] and [`Write`] that threads share.
+///
+/// [`Conn::into_std`](crate::Conn::into_std) and [`Engine::stream`] make it. From then on the bytes
+/// of the connection go to the stream, and not to the program's callbacks or events. The last event
+/// still comes. The loop keeps the descriptor: the stream reads what the loop has received, and the
+/// loop sends what is written. (A callback has its connection by reference, so `into_std` does not
+/// consume it as the `into_` methods of std do.)
+///
+/// - A read without bytes, and a write without room, fail with `WouldBlock`. Then the stream's
+///   [`Waker`] is called when a further try makes sense, and when the connection ends. A wake can
+///   also come in vain. The waker runs on the thread of the loop, and must not block. A panic of it
+///   is caught.
+/// - At most 64 KiB are written at once, and about half of [`Limits::memory`] if that is less. They
+///   are charged to [`Limits::cap`] and [`Limits::memory`], as by [`Remote::write`]. A write above
+///   either limit finds no room.
+/// - A [file](crate::Engine::send_file) of the connection stands among the writes that have come
+///   to the loop.
+/// - If the program does not read, the connection stops reading once more than [`Limits::high`]
+///   bytes wait. It goes on at [`Limits::low`] bytes. The bytes count for [`Limits::memory`].
+/// - At the end of the peer's output, reads return 0. The connection stays open for writes,
+///   whatever [`close_on_eof`](crate::Config::close_on_eof) says.
+/// - A [deadline](Stream::set_deadline) ends the connection when its time has come, and with it the
+///   reads and the writes of all clones.
+/// - Dropping the last clone [closes](Stream::close) the connection.
+/// - When the connection has ended, reads first return the bytes that wait. Then reads and writes
+///   fail, with the [`Cause`] as the inner error: `TimedOut` for a limit of time or a deadline,
+///   the system's error for [`Cause::Os`], `BrokenPipe` for [`Cause::Closed`] and [`Cause::Eof`],
+///   `ConnectionAborted` for others.
+///
+/// [`Limits::cap`]: crate::Limits::cap
+/// [`Limits::memory`]: crate::Limits::memory
+/// [`Limits::high`]: crate::Limits::high
+/// [`Limits::low`]: crate::Limits::low
+///
+/// ```
+/// use std::io::{ErrorKind, Read, Write};
+/// use std::sync::Arc;
+/// use std::task::{Wake, Waker};
+/// use std::thread::{self, Thread};
+///
+/// use windlass_serve::{Action, Conn, Handler, Origin, Server, Stream};
+///
+/// struct Unpark(Thread);
+/// impl Wake for Unpark {
+///     fn wake(self: Arc<Self>) {
+///         self.0.unpark();
+///     }
+/// }
+///
+/// /// Serves one connection on a thread of its own.
+/// fn echo(mut stream: Stream) -> std::io::Result<()> {
+///     stream.set_waker(Waker::from(Arc::new(Unpark(thread::current()))));
+///     let mut bytes = [0; 1024];
+///     loop {
+///         match stream.read(&mut bytes) {
+///             Ok(0) => return Ok(()), // the drop closes the connection
+///             Ok(count) => stream.write_all(&bytes[..count])?,
+///             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park(),
+///             Err(error) => return Err(error),
+///         }
+///     }
+/// }
+///
+/// struct Threads;
+/// impl Handler for Threads {
+///     type State = ();
+///     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+///         if let Some(stream) = c.into_std() {
+///             thread::spawn(move || echo(stream));
+///         }
+///         Action::None
+///     }
+/// #   fn closed(
+/// #       &mut self,
+/// #       _: &mut windlass_serve::Context<'_, ()>,
+/// #       closed: windlass_serve::Closed<()>,
+/// #   ) -> Action {
+/// #       assert_eq!(closed.cause, windlass_serve::Cause::Closed);
+/// #       Action::Shutdown
+/// #   }
+/// }
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let address = listener.local_addr()?;
+/// # let client = thread::spawn(move || {
+/// #     let mut client = std::net::TcpStream::connect(address).unwrap();
+/// #     client.write_all(b"hello").unwrap();
+/// #     client.shutdown(std::net::Shutdown::Write).unwrap();
+/// #     let mut heard = String::new();
+/// #     client.read_to_string(&mut heard).unwrap();
+/// #     heard
+/// # });
+/// # Server::new(|_| Threads).listener(listener).run()?;
+/// # assert_eq!(client.join().unwrap(), "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    pub(crate) owner: Arc<Owner>,
+}
+
+/// Closes the connection when the last clone of its stream is dropped.
+pub(crate) struct Owner(pub(crate) Arc<Link>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// What a stream and its connection share.
+pub(crate) struct Link {
+    pub(crate) id: Id,
+    pub(crate) remote: Remote,
+    pub(crate) budget: Budget,
+    pub(crate) cap: usize,
+    pub(crate) high: usize,
+    pub(crate) low: usize,
+    pub(crate) state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    /// Bytes that were received and not read. They are charged to the budget.
+    pub(crate) input: VecDeque<u8>,
+    pub(crate) waker: Waker,
+    /// The peer has shut down its output.
+    pub(crate) eof: bool,
+    /// The program has shut down the reads.
+    pub(crate) input_over: bool,
+    /// The connection reads no more until the program has read.
+    pub(crate) paused: bool,
+    /// The connection takes no more output of the stream.
+    pub(crate) output_over: bool,
+    pub(crate) closed: bool,
+    /// A write found no room below the cap, or in the server's memory.
+    pub(crate) wants_room: bool,
+    pub(crate) wants_memory: bool,
+    /// The read and the write deadline that the loop has not taken yet.
+    pub(crate) deadlines: [Option<Expiry>; 2],
+    /// Why the connection has ended.
+    pub(crate) cause: Option<Cause>,
+}
+
+/// What a stream asks its loop for.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask {
+    /// To read again.
+    Resume,
+    /// To shut down the output.
+    Shutdown,
+    /// For a wake when the server has memory again.
+    Memory,
+    /// To take the deadlines.
+    Deadlines,
+}
+
+/// Wakes the program, whose code may panic.
+pub(crate) fn wake(waker: &Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake_by_ref()));
+}
+
+/// The error of a read or a write after the end.
+pub(crate) fn ended(cause: Cause) -> io::Error {
+    let kind = match cause {
+        Cause::Os(errno) => return io::Error::from_raw_os_error(errno),
+        Cause::Idle
+        | Cause::WriteStall
+        | Cause::ReadTimeout
+        | Cause::WriteTimeout
+        | Cause::ConnectTimeout => io::ErrorKind::TimedOut,
+        Cause::Closed | Cause::Eof => io::ErrorKind::BrokenPipe,
+        _ => io::ErrorKind::ConnectionAborted,
+    };
+    io::Error::new(kind, cause)
+}
+
+impl Link {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn ask(&self, ask: Ask) {
+        // A loop that is over has ended the connection.
+        for shared in &*self.remote.loops {
+            let _ = shared.post(Command::Stream(self.id, ask));
+        }
+    }
+
+    /// Calls the waker without the lock: it may use the stream.
+    pub(crate) fn wake(&self, state: MutexGuard<'_, State>) {
+        let waker = state.waker.clone();
+        drop(state);
+        wake(&waker);
+    }
+
+    pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.lock();
+        if out.is_empty() || state.input_over {
+            return Ok(0);
+        }
+        if state.input.is_empty() {
+            return match state.cause {
+                _ if state.eof => Ok(0),
+                Some(cause) => Err(ended(cause)),
+                None => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        let count = state.input.read(out)?;
+        self.budget.change(count as u32, 0);
+        self.after_read(state);
+        Ok(count)
+    }
+
+    /// Lets the connection read again if little input waits.
+    pub(crate) fn after_read(&self, mut state: MutexGuard<'_, State>) {
+        if state.input.is_empty() && state.input.capacity() > KEPT {
+            state.input = VecDeque::new();
+        }
+        if state.paused && state.input.len() <= self.low {
+            state.paused = false;
+            drop(state);
+            self.ask(Ask::Resume);
+        }
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len().min(MOST_WRITTEN).min(self.cap.max(1));
+        let count = count.min(self.budget.room_when_low());
+        let data = Buf::from(bytes[..count].to_vec());
+        // Until the end of this function neither the loop nor a close comes in between: what is
+        // queued here is before the close, and a refusal is noted before the loop looks for it.
+        let mut state = self.lock();
+        if let Some(cause) = state.cause {
+            return Err(ended(cause));
+        }
+        if state.output_over {
+            return Err(ended(Cause::Closed));
+        }
+        let Err(refused) = self.remote.write(self.id, data) else { return Ok(count) };
+        match refused.reason {
+            Refusal::Cap => state.wants_room = true,
+            Refusal::Memory => {
+                if !std::mem::replace(&mut state.wants_memory, true) {
+                    self.ask(Ask::Memory);
+                }
+            }
+            // The others refuse no write.
+            _ => return Err(ended(Cause::Closed)),
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.output_over = true;
+        if !std::mem::replace(&mut state.closed, true) && state.cause.is_none() {
+            self.remote.close(self.id);
+        }
+    }
+
+    /// The connection has received bytes; whether it is to stop reading.
+    pub(crate) fn push(&self, data: &Buf) -> bool {
+        let mut state = self.lock();
+        if state.input_over {
+            return false;
+        }
+        let was_empty = state.input.is_empty();
+        for part in data.parts() {
+            state.input.extend(part.iter());
+        }
+        self.budget.change(0, data.len() as u32);
+        let pauses = state.input.len() > self.high;
+        state.paused |= pauses;
+        if was_empty {
+            self.wake(state);
+        }
+        pauses
+    }
+
+    /// The peer has shut down its output.
+    pub(crate) fn push_eof(&self) {
+        let mut state = self.lock();
+        state.eof = true;
+        self.wake(state);
+    }
+
+    /// Takes the bytes that were not read.
+    pub(crate) fn take_input(&self) -> Buf {
+        let mut state = self.lock();
+        let input = std::mem::take(&mut state.input);
+        self.budget.change(input.len() as u32, 0);
+        Buf::from(Vec::from(input))
+    }
+
+    /// The connection takes no more output.
+    pub(crate) fn refuse_output(&self) {
+        self.lock().output_over = true;
+    }
+
+    /// Room below the cap has become free.
+    pub(crate) fn offer_room(&self) {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.wants_room) {
+            self.wake(state);
+        }
+    }
+
+    /// Memory of the server has become free.
+    pub(crate) fn offer_memory(&self) {
+        let mut state = self.lock();
+        if std::mem::take(&mut state.wants_memory) {
+            self.wake(state);
+        }
+    }
+
+    /// The connection has ended.
+    pub(crate) fn end(&self, cause: Cause) {
+        let mut state = self.lock();
+        if state.cause.is_none() {
+            state.cause = Some(cause);
+            self.wake(state);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let input = self.lock().input.len();
+        self.budget.change(input as u32, 0);
+    }
+}
+
+impl Stream {
+    /// The id of the connection.
+    pub fn id(&self) -> Id {
+        self.owner.0.id
+    }
+
+    /// Why the connection has ended; `None` while it has not. Bytes may still wait for a read.
+    pub fn cause(&self) -> Option<Cause> {
+        self.owner.0.lock().cause
+    }
+
+    /// How many bytes wait for a read.
+    pub fn unread(&self) -> usize {
+        self.owner.0.lock().input.len()
+    }
+
+    /// Sets what is called when the stream becomes readable or writable, or ends. The old waker may
+    /// be called once more. Try to read and to write after this call: what has happened before it
+    /// makes no new wake.
+    pub fn set_waker(&self, waker: Waker) {
+        // The old one is dropped without the lock: it is the program's code.
+        let old = std::mem::replace(&mut self.owner.0.lock().waker, waker);
+        drop(old);
+    }
+
+    /// Closes the connection after its output is sent, as [`Engine::close`]. Every write that has
+    /// succeeded before this call takes the lock is sent, whichever thread it came from. Later ones
+    /// fail with `BrokenPipe`. Bytes that wait can still be read. A second call has no effect.
+    pub fn close(&self) {
+        self.owner.0.close();
+    }
+
+    /// Shuts down one side or both. Without reads, bytes that wait and that arrive are dropped, and
+    /// reads return 0. Without writes, the peer reads EOF after the output is sent; then the
+    /// connection closes when the peer has shut down its output, too. See [`Engine::shutdown`].
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let link = &self.owner.0;
+        let mut state = link.lock();
+        if let Some(cause) = state.cause {
+            return Err(ended(cause));
+        }
+        if how != Shutdown::Read && !std::mem::replace(&mut state.output_over, true) {
+            link.ask(Ask::Shutdown);
+        }
+        if how != Shutdown::Write {
+            state.input_over = true;
+            link.budget.change(state.input.len() as u32, 0);
+            state.input.clear();
+            link.after_read(state);
+        }
+        Ok(())
+    }
+
+    /// Sets the read and the write deadline: see [`set_read_deadline`](Stream::set_read_deadline)
+    /// and [`set_write_deadline`](Stream::set_write_deadline).
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    pub fn set_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([Some(deadline.into()); 2])
+    }
+
+    /// Ends the connection with [`Cause::ReadTimeout`] at a time, or some time after its loop has
+    /// heard of it: see [`Engine::set_read_deadline`]. Bytes that wait can still be read. Then
+    /// reads and writes fail with `TimedOut`. `None` takes the deadline away.
+    ///
+    /// The deadline is for the connection and not for one call: a program that waits for each
+    /// answer sets it again before each.
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass_serve::Stream;
+    ///
+    /// /// Another thread gives the peer five more seconds.
+    /// fn patient(stream: &Stream) -> std::io::Result<()> {
+    ///     stream.set_read_deadline(Duration::from_secs(5))
+    /// }
+    /// ```
+    pub fn set_read_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([Some(deadline.into()), None])
+    }
+
+    /// Ends the connection with [`Cause::WriteTimeout`] at a time, or some time after its loop has
+    /// heard of it, unless its output is sent by then: see [`Engine::set_write_deadline`].
+    ///
+    /// # Errors
+    /// The connection has ended: as for reads and writes.
+    pub fn set_write_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+        self.set_deadlines([None, Some(deadline.into())])
+    }
+
+    pub(crate) fn set_deadlines(&self, deadlines: [Option<Expiry>; 2]) -> io::Result<()> {
+        let link = &self.owner.0;
+        let mut state = link.lock();
+        if let Some(cause) = state.cause {
+            return Err(ended(cause));
+        }
+        // One request in the queue of the loop is enough: it takes the last deadlines.
+        let is_asked = state.deadlines.iter().any(Option::is_some);
+        for (last, new) in state.deadlines.iter_mut().zip(deadlines) {
+            *last = new.or(*last);
+        }
+        if !is_asked {
+            link.ask(Ask::Deadlines);
+        }
+        Ok(())
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.owner.0.read(out)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.owner.0.read(out)
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.owner.0.write(bytes)
+    }
+
+    /// Does nothing: the loop sends what was written.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.owner.0.write(bytes)
+    }
+
+    /// Does nothing: the loop sends what was written.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("id", &self.id()).finish_non_exhaustive()
+    }
+}

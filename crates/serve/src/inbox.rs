@@ -1,0 +1,138 @@
+//! A loop, as other threads see it: what they have asked of it.
+
+use std::any::TypeId;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use windlass::{Buf, Handle, Submitter};
+
+use crate::handles::dial::Asked;
+use crate::handles::stream::Ask;
+use crate::handles::threads::Given;
+use crate::memory::Budget;
+use crate::parts::jobs::Outcome;
+use crate::parts::moves::Moved;
+use crate::parts::table::Heads;
+use crate::words::id::Id;
+
+/// A loop, as other threads see it.
+pub(crate) struct Shared {
+    pub(crate) heads: Heads,
+    pub(crate) budget: Budget,
+    pub(crate) cap: u32,
+    pub(crate) loop_index: usize,
+    /// The type of its states, once there is a `Remote`.
+    pub(crate) state_type: OnceLock<TypeId>,
+    pub(crate) inbox: Mutex<Inbox>,
+    /// Whether the loop was woken and has not looked into its inbox since.
+    pub(crate) posted: AtomicBool,
+    pub(crate) submitter: Submitter,
+    pub(crate) token: u64,
+    /// Connections that the loop has, or is about to get.
+    pub(crate) load: AtomicUsize,
+}
+
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) commands: Vec<Command>,
+    /// Connections with a wake, and with a close, in `commands`, by number.
+    pub(crate) waking: HashSet<u64>,
+    pub(crate) closing: HashSet<u64>,
+    /// The server shuts down: it takes no new connections.
+    pub(crate) stops: bool,
+    /// Whether a stop is in `commands`.
+    pub(crate) stopping: bool,
+    /// The loop is over: nothing looks into the inbox any more.
+    pub(crate) closed: bool,
+}
+
+pub(crate) enum Command {
+    Wake(Id),
+    Write(Id, Buf),
+    Close(Id),
+    /// A connection that another loop has accepted, and the number of its listener.
+    Adopt(Handle, usize),
+    /// A connection for which another server had no room, and the number of its listener.
+    PassedOn(Handle, usize),
+    /// A connection for which there is no thread.
+    TurnAway(Handle),
+    /// A connection that a thread hands over.
+    Take(Box<Moved>),
+    /// There are too many threads: a connection that may move does.
+    Move,
+    Stream(Id, Ask),
+    Stop,
+    /// A connection that the program asks for, and one that it no longer wants.
+    Dial(Box<Asked>),
+    CancelDial(Arc<OnceLock<Id>>),
+    /// A job in the program's executor has ended, by its place.
+    Answer(u32, Box<Outcome>),
+}
+
+/// The size of a write's entry in the queue, besides its bytes.
+pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether the loop has not looked into its inbox since the last command.
+    #[cfg(test)]
+    pub(crate) fn is_posted(&self) -> bool {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Gives back what a write was charged when it was queued.
+    pub(crate) fn discharge(&self, id: Id, bytes: u32) {
+        self.heads.discharge(id, bytes);
+        self.budget.change(bytes + BOOKKEEPING, 0);
+    }
+
+    /// Gives the loop a connection to serve, or to turn away. If the loop is over, it closes.
+    pub(crate) fn take_over(&self, (handle, listener): Given, serves: bool) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        let command = match serves {
+            true => Command::Adopt(handle, listener),
+            false => Command::TurnAway(handle),
+        };
+        if self.post(command).is_err() {
+            self.load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Queues a command; it comes back if the loop is over.
+    pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
+        let mut inbox = self.lock();
+        if inbox.closed || inbox.stops && matches!(command, Command::Dial(_)) {
+            return Err(command);
+        }
+        inbox.stops |= matches!(command, Command::Stop);
+        if let Command::Wake(id) = &command
+            && !inbox.waking.insert(id.number())
+        {
+            return Ok(());
+        }
+        // One wake or close per connection is enough: so the queue stays bounded.
+        if let Command::Close(id) = &command
+            && !inbox.closing.insert(id.number())
+        {
+            return Ok(());
+        }
+        // Every loop and thread that shuts down tells all loops.
+        if let Command::Stop = &command
+            && std::mem::replace(&mut inbox.stopping, true)
+        {
+            return Ok(());
+        }
+        inbox.commands.push(command);
+        drop(inbox);
+        if !self.posted.swap(true, Ordering::AcqRel) {
+            // The post is refused if the watcher is closed or its queue is full. A loop with a full
+            // queue is awake, and looks into its inbox in each turn.
+            let _ = self.submitter.wake(self.token);
+        }
+        Ok(())
+    }
+}

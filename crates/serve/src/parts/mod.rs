@@ -1,0 +1,10 @@
+//! The parts of an engine, each with rules of its own. None of them knows the engine.
+
+pub(crate) mod datagrams;
+pub(crate) mod deadlines;
+pub(crate) mod files;
+pub(crate) mod jobs;
+pub(crate) mod moves;
+pub(crate) mod output;
+pub(crate) mod sessions;
+pub(crate) mod table;

@@ -1,0 +1,35 @@
+//! Connections that may leave their thread, or are on their way to a loop.
+
+use std::any::Any;
+
+use windlass::{Buf, Handle};
+
+use crate::words::id::Id;
+
+/// Makes a state one that another thread can take.
+pub(crate) type Pack<S> = fn(S) -> Box<dyn Any + Send>;
+
+/// A connection that may move to a loop.
+pub(crate) struct Move<S> {
+    pub(crate) id: Id,
+    pub(crate) pack: Pack<S>,
+    /// Whether it is about to: `Some` with whether its program knows the end of the input already.
+    pub(crate) begun: Option<bool>,
+}
+
+/// A connection on its way to a loop, with its state.
+pub(crate) struct Moved {
+    pub(crate) parts: Parts,
+    pub(crate) state: Box<dyn Any + Send>,
+}
+
+/// What a connection is besides its state.
+pub(crate) struct Parts {
+    /// The id that it had.
+    pub(crate) from: Id,
+    pub(crate) handle: Handle,
+    /// What was not delivered; an empty piece is the end of the input.
+    pub(crate) undelivered: Vec<Buf>,
+    /// The program knows the end of the input.
+    pub(crate) ended: bool,
+}

@@ -1,0 +1,106 @@
+//! The output of one turn of a connection: what is written leaves as one buffer.
+
+use windlass::driver::Driver;
+use windlass::{Buf, Watcher};
+
+use crate::parts::table::Active;
+
+/// Buffers of at most so many bytes are copied together, so that they need no list.
+pub(crate) const SMALL: usize = 512;
+
+/// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
+pub(crate) const LARGE: usize = 32 << 10;
+
+impl Active {
+    /// Puts a buffer behind the output of this turn.
+    #[inline]
+    pub(crate) fn cork(&mut self, data: Buf) {
+        let len = data.len();
+        let first = self.corked == 0;
+        self.corked += len;
+        if first {
+            self.parts.push(data);
+        } else {
+            self.cork_more(data, len);
+        }
+    }
+
+    pub(crate) fn cork_more(&mut self, data: Buf, len: usize) {
+        if len > SMALL || data.parts().len() > 1 {
+            self.seal();
+            self.parts.push(data);
+            return;
+        }
+        for part in data.parts() {
+            self.copy(part);
+        }
+    }
+
+    /// Copies bytes behind the output of this turn.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) {
+        if self.copied.is_empty()
+            && let Some(last) = self.parts.last()
+            && last.parts().len() == 1
+            && last.len() <= SMALL
+        {
+            // The small buffer before these bytes is copied in front of them.
+            self.copied.extend_from_slice(last);
+            self.parts.pop();
+        }
+        self.copied.extend_from_slice(bytes);
+        if self.copied.len() >= LARGE {
+            self.seal();
+        }
+    }
+
+    /// Makes a buffer of the copied bytes.
+    pub(crate) fn seal(&mut self) {
+        if !self.copied.is_empty() {
+            self.parts.push(Buf::from(std::mem::take(&mut self.copied)));
+        }
+    }
+
+    /// Takes all that was written in this turn, as one buffer.
+    #[inline]
+    pub(crate) fn uncork<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
+        self.corked = 0;
+        if self.copied.is_empty() && self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        self.uncork_more(watcher)
+    }
+
+    /// Takes all that was written so far, for a place in front of a file.
+    pub(crate) fn take_corked(&mut self) -> Buf {
+        self.corked = 0;
+        self.seal();
+        if self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        Buf::list(self.parts.drain(..))
+    }
+
+    pub(crate) fn uncork_more<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
+        if self.parts.is_empty() {
+            let bytes = &self.copied[..];
+            let lease = watcher.lease(|space| match space.get_mut(..bytes.len()) {
+                Some(space) => {
+                    space.copy_from_slice(bytes);
+                    bytes.len()
+                }
+                None => 0,
+            });
+            if let Ok(lease) = lease
+                && lease.len() == bytes.len()
+            {
+                self.copied.clear();
+                return Buf::from(lease);
+            }
+        }
+        self.seal();
+        if self.parts.len() == 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        Buf::list(self.parts.drain(..))
+    }
+}

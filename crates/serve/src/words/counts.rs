@@ -1,0 +1,145 @@
+//! What an engine counts.
+
+use crate::words::cause::Cause;
+use crate::words::job::JobCounts;
+#[cfg(doc)]
+use crate::{Engine, Limits};
+
+/// What an engine has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Accepted connections that were opened.
+    pub accepted: u64,
+    /// Connects that have succeeded.
+    pub connected: u64,
+    /// Descriptors that the program has [attached](Engine::attach).
+    pub attached: u64,
+    /// Accepted connections that were not opened: there were too many, the watcher refused the
+    /// socket, the default of the program's state panicked, or the server shut down.
+    pub refused: u64,
+    /// Accepted connections that [another server](Engine::overflow_to) was given.
+    pub passed_on: u64,
+    /// Accepts that have failed.
+    pub accept_errors: u64,
+    /// Writes of other threads that were dropped, because their connection had ended meanwhile.
+    pub stale_writes: u64,
+    /// Writes that the engine has submitted. One write has all output of a connection since its
+    /// last one.
+    pub writes: u64,
+    /// How often a connection stopped reading because of [`Limits::memory`].
+    pub throttles: u64,
+    /// Connections that were detached.
+    pub detached: u64,
+    /// Connections that have [moved](crate::Conn::move_to_loop) from a thread of their own.
+    pub moved: u64,
+    /// Datagrams that have arrived.
+    pub datagrams: u64,
+    /// Receives and sends of datagrams that have failed, and sends that took longer than
+    /// [`Limits::close`].
+    pub datagram_errors: u64,
+    /// Sessions that were opened.
+    pub sessions: u64,
+    /// Datagrams of new peers that were dropped: there were [`Limits::sessions`] sessions already,
+    /// the server shut down, or the engine had 2^24 connections.
+    pub refused_datagrams: u64,
+    /// Datagrams of sessions that were dropped: the session was closing, or it was paused and
+    /// [`Limits::high`] bytes waited for the program.
+    pub dropped_datagrams: u64,
+    /// Datagrams that were longer than a buffer, and have lost their end.
+    pub truncated_datagrams: u64,
+    /// Options of connections that the system or the watcher has refused.
+    pub option_errors: u64,
+    /// [Jobs](Engine::execute), by their end.
+    pub jobs: JobCounts,
+    /// Connections that have ended, by their cause.
+    pub ends: Ends,
+}
+
+/// Connections that have ended, by [cause](Cause).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ends {
+    /// [`Cause::Eof`].
+    pub eof: u64,
+    /// [`Cause::Closed`].
+    pub closed: u64,
+    /// [`Cause::Aborted`].
+    pub aborted: u64,
+    /// [`Cause::Idle`].
+    pub idle: u64,
+    /// [`Cause::WriteStall`].
+    pub write_stall: u64,
+    /// [`Cause::ReadTimeout`].
+    pub read_timeout: u64,
+    /// [`Cause::WriteTimeout`].
+    pub write_timeout: u64,
+    /// [`Cause::Shed`].
+    pub shed: u64,
+    /// [`Cause::Overflow`].
+    pub overflow: u64,
+    /// [`Cause::Panicked`].
+    pub panicked: u64,
+    /// [`Cause::Shutdown`].
+    pub shutdown: u64,
+    /// [`Cause::Os`], [`Cause::FileEnded`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
+    pub failed: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another engine.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.accepted += other.accepted;
+        self.connected += other.connected;
+        self.attached += other.attached;
+        self.refused += other.refused;
+        self.passed_on += other.passed_on;
+        self.accept_errors += other.accept_errors;
+        self.writes += other.writes;
+        self.throttles += other.throttles;
+        self.detached += other.detached;
+        self.moved += other.moved;
+        self.datagrams += other.datagrams;
+        self.datagram_errors += other.datagram_errors;
+        self.sessions += other.sessions;
+        self.refused_datagrams += other.refused_datagrams;
+        self.dropped_datagrams += other.dropped_datagrams;
+        self.truncated_datagrams += other.truncated_datagrams;
+        self.option_errors += other.option_errors;
+        self.stale_writes += other.stale_writes;
+        self.jobs.add(&other.jobs);
+        let (ends, others) = (&mut self.ends, &other.ends);
+        ends.eof += others.eof;
+        ends.closed += others.closed;
+        ends.aborted += others.aborted;
+        ends.idle += others.idle;
+        ends.write_stall += others.write_stall;
+        ends.read_timeout += others.read_timeout;
+        ends.write_timeout += others.write_timeout;
+        ends.shed += others.shed;
+        ends.overflow += others.overflow;
+        ends.panicked += others.panicked;
+        ends.shutdown += others.shutdown;
+        ends.failed += others.failed;
+    }
+
+    pub(crate) fn closed(&mut self, cause: Cause) {
+        let ends = &mut self.ends;
+        *match cause {
+            Cause::Eof => &mut ends.eof,
+            Cause::Closed => &mut ends.closed,
+            Cause::Aborted => &mut ends.aborted,
+            Cause::Idle => &mut ends.idle,
+            Cause::WriteStall => &mut ends.write_stall,
+            Cause::ReadTimeout => &mut ends.read_timeout,
+            Cause::WriteTimeout => &mut ends.write_timeout,
+            Cause::Shed => &mut ends.shed,
+            Cause::Overflow => &mut ends.overflow,
+            Cause::Panicked => &mut ends.panicked,
+            Cause::Shutdown => &mut ends.shutdown,
+            Cause::Os(_) | Cause::FileEnded | Cause::ConnectTimeout | Cause::Rejected => {
+                &mut ends.failed
+            }
+        } += 1;
+    }
+}

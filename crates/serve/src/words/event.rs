@@ -1,0 +1,142 @@
+//! The events of an engine.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use windlass::{Address, Buf, Completion, ErrorKind, Handle, Message};
+
+#[cfg(doc)]
+use crate::Engine;
+use crate::words::cause::{Cause, Phase};
+use crate::words::id::Id;
+use crate::words::job::JobError;
+
+/// Something that has happened on an engine's connections.
+///
+/// The first event of a connection is `Opened`, and its last is `Closed` or `Detached`, which comes
+/// exactly once. (A [connect](Engine::connect) that fails has `Closed` only.)
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<S> {
+    /// A connection was accepted, or a connect has succeeded.
+    Opened {
+        /// The connection.
+        id: Id,
+        /// Where it comes from.
+        origin: Origin,
+    },
+    /// Bytes have arrived.
+    Data {
+        /// The connection.
+        id: Id,
+        /// The bytes: at least one. Of a session: one datagram, which may be empty.
+        data: Buf,
+    },
+    /// The peer has shut down its output, and may still read. Only if
+    /// [`close_on_eof`](crate::Config::close_on_eof) is off.
+    Eof {
+        /// The connection.
+        id: Id,
+    },
+    /// The waiting output was above the [high](crate::Limits::high) mark, or
+    /// [`Limits::files`](crate::Limits::files) files waited. Now the output is at or below the
+    /// [low](crate::Limits::low) mark, and at most half as many files wait.
+    Drained {
+        /// The connection.
+        id: Id,
+    },
+    /// The connection has ended. Its id is stale.
+    Closed {
+        /// The connection.
+        id: Id,
+        /// Why it ended: the first cause.
+        cause: Cause,
+        /// How many bytes of output the kernel had not taken, with those of files. If there are
+        /// any, the peer gets a reset and no end of file (over TCP), and bytes that the kernel has
+        /// taken can get lost, too.
+        unsent: usize,
+        /// What the connection was doing when it ended.
+        phase: Phase,
+        /// How long it was open, in steps of 100 ms; zero if it never opened.
+        age: Duration,
+        /// The program's state.
+        state: S,
+    },
+    /// A datagram has arrived at a [datagram socket](Engine::bind_datagram). To answer, pass the
+    /// listener and the sender to [`send_to`](Engine::send_to).
+    Datagram {
+        /// The number of the socket, which [`bind_datagram`](Engine::bind_datagram) has returned.
+        listener: usize,
+        /// The sender; [unspecified](Address::is_unspecified) if it has no address.
+        from: Address,
+        /// The bytes: empty for an empty datagram.
+        data: Buf,
+        /// Whether the datagram was longer than [`Builder::buffer_size`] and has lost its end.
+        ///
+        /// [`Builder::buffer_size`]: windlass::Builder::buffer_size
+        truncated: bool,
+    },
+    /// The system has taken all bytes of a [file](Engine::send_file). The engine has closed it. (If
+    /// the connection closes or detaches, this event does not come.)
+    FileSent {
+        /// The connection.
+        id: Id,
+        /// How many bytes it were: the length of the range.
+        len: u64,
+    },
+    /// The descriptor is the program's now. The id of the connection is stale.
+    Detached {
+        /// The connection.
+        id: Id,
+        /// The descriptor. An accepted one is non-blocking.
+        handle: Handle,
+        /// Bytes that had arrived and were not delivered, in order.
+        undelivered: Vec<Buf>,
+        /// Whether the peer has shut down its output.
+        eof: bool,
+        /// The program's state.
+        state: S,
+    },
+    /// The time of [`tick_after`](Engine::tick_after) has passed.
+    Tick,
+    /// The program has [woken](Engine::wake) the connection.
+    Wake {
+        /// The connection.
+        id: Id,
+    },
+    /// A [job](Engine::execute) of the connection has returned.
+    Executed {
+        /// The connection.
+        id: Id,
+        /// The value: [`Message::downcast`] takes it out.
+        output: Message,
+    },
+    /// A [job](Engine::execute) of the connection has no value. The connection goes on.
+    JobFailed {
+        /// The connection.
+        id: Id,
+        /// Why.
+        error: JobError,
+    },
+    /// An accept has failed. The listener accepts again after 100 ms.
+    AcceptFailed {
+        /// The number of the listener, which [`listen`](Engine::listen) has returned.
+        listener: usize,
+        /// The error of the accept.
+        error: ErrorKind,
+    },
+    /// A completion that is not the engine's: only from
+    /// [`next_event_in`](Engine::next_event_in).
+    Foreign(Completion),
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The listener that has accepted it, from 0 in the order in which they were added; `None` for
+    /// a connect or a given descriptor.
+    pub listener: Option<usize>,
+    /// The address of the peer, if it has an internet address.
+    pub peer: Option<SocketAddr>,
+}

@@ -1,0 +1,12 @@
+//! The words of the crate: values without rules of their own.
+
+pub(crate) mod balance;
+pub(crate) mod cause;
+pub(crate) mod config;
+pub(crate) mod counts;
+pub(crate) mod event;
+pub(crate) mod expiry;
+pub(crate) mod id;
+pub(crate) mod job;
+pub(crate) mod limits;
+pub(crate) mod refused;
