@@ -74,6 +74,7 @@ mod handles;
 mod inbox;
 pub mod log;
 mod memory;
+pub mod net;
 mod parts;
 mod server;
 mod sys;

@@ -9,4 +9,5 @@ pub(crate) mod expiry;
 pub(crate) mod id;
 pub(crate) mod job;
 pub(crate) mod limits;
+pub(crate) mod networks;
 pub(crate) mod refused;

@@ -1,0 +1,3 @@
+//! Networks of peers.
+
+pub use crate::words::networks::Networks;
