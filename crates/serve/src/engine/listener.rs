@@ -69,6 +69,12 @@ impl<S: Default> Engine<S> {
         watcher: &mut Watcher<D>,
         source: Source,
     ) -> io::Result<usize> {
+        if self.config.proxy.is_some() {
+            // The transport does not read headers yet. A listener that ignored the setting would
+            // take connections from everybody.
+            watcher.abort(source);
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let number = self.number_of_listener(watcher, source)?;
         let token = self.token(LISTENERS + number as u32);
         match watcher.submit(Op::accept(source).multishot().token(token)) {

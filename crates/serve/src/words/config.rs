@@ -4,6 +4,7 @@ use windlass::net::Keepalive;
 
 use crate::log::Log;
 use crate::words::limits::Limits;
+use crate::words::proxy::Proxy;
 #[cfg(doc)]
 use crate::{Counts, Engine, Event};
 
@@ -43,6 +44,11 @@ pub struct Config {
     /// leaves it to the system. Linux doubles the value and bounds it without an error: see
     /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
     pub send_buffer: Option<u32>,
+    /// How listeners of streams take connections that a proxy passes on, which begin with a header
+    /// of the PROXY protocol. Default none: a connection begins with the data of its peer. A
+    /// setting that is made at run time becomes `'static` by [`Box::leak`]. Listening fails with
+    /// `Unsupported`: no transport reads headers yet.
+    pub proxy: Option<&'static Proxy>,
     /// The log, which is told of listeners, connections, limits, panics and shutdowns. Default
     /// none. [`crate::log`] has an example. A log that is made at run time becomes `'static` by
     /// [`Box::leak`].
@@ -60,6 +66,7 @@ impl Default for Config {
             keepalive: None,
             recv_buffer: None,
             send_buffer: None,
+            proxy: None,
             log: None,
         }
     }
@@ -117,6 +124,25 @@ impl Config {
     /// Sets [`send_buffer`](Config::send_buffer), in bytes.
     pub fn send_buffer(mut self, bytes: u32) -> Config {
         self.send_buffer = Some(bytes);
+        self
+    }
+
+    /// Sets [`proxy`](Config::proxy).
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use windlass_serve::Config;
+    /// use windlass_serve::net::{Networks, Proxy};
+    ///
+    /// static PROXY: LazyLock<Proxy> = LazyLock::new(|| {
+    ///     let networks = Networks::new(["10.0.0.0/8"]).expect("a network");
+    ///     Proxy::v2().from(networks)
+    /// });
+    /// let config = Config::new().proxy(&PROXY);
+    /// # assert!(config.proxy.is_some());
+    /// ```
+    pub fn proxy(mut self, proxy: &'static Proxy) -> Config {
+        self.proxy = Some(proxy);
         self
     }
 

@@ -10,4 +10,5 @@ pub(crate) mod id;
 pub(crate) mod job;
 pub(crate) mod limits;
 pub(crate) mod networks;
+pub(crate) mod proxy;
 pub(crate) mod refused;
