@@ -1,4 +1,4 @@
-//! Modules of the crate import each other downward only: checks it, and draws it.
+//! Modules of each crate import each other downward only: checks it, and draws it for the core.
 //!
 //! `WINDLASS_DRAW=1 cargo test --test imports` draws the imports into ARCHITECTURE.md. Without the
 //! variable the drawing there must be the one that it would draw.
@@ -13,9 +13,105 @@ use scan::{Import, Source};
 #[path = "imports/scan.rs"]
 mod scan;
 
-/// The modules of `src`, from bottom to top, in layers. A module imports only modules of the layers
-/// below its own, and those on its left. A name such as `op::payload` is a part of a folder with a
-/// place of its own; all other parts of the folder have the folder's place.
+/// The order of the modules of a crate.
+struct Floors {
+    /// The folder of the crate, from the root of the repository.
+    home: &'static str,
+    /// The modules of its `src`, from bottom to top, in layers. A module imports only modules of
+    /// the layers below its own, and those on its left. A name such as `op::payload` is a part of a
+    /// folder with a place of its own; all other parts of the folder have the folder's place.
+    layers: &'static [(&'static str, &'static [&'static str])],
+    /// Folders whose own file only declares their parts.
+    folders: &'static [&'static str],
+    /// Imports that point upward and have to go: the module, and what it imports.
+    upward: &'static [(&'static str, &'static str)],
+    /// A module with public names of other modules, and its own: code of the crate imports only
+    /// these from it.
+    own: Option<(&'static str, &'static str)>,
+    /// A component, and modules below it that it must work without.
+    apart: Option<(&'static str, &'static [&'static str])>,
+    /// At least so many imports are seen, or the search is broken.
+    least: usize,
+}
+
+/// Every crate of the workspace.
+const CRATES: [&Floors; 2] = [&CORE, &SERVE];
+
+const CORE: Floors = Floors {
+    home: "",
+    layers: &LAYERS,
+    folders: &["memory", "words"],
+    upward: &[],
+    own: Some(("driver", "Driver")),
+    apart: Some(("reactor", &["memory::buf", "op", "file", "workers"])),
+    least: 500,
+};
+
+const SERVE: Floors = Floors {
+    home: "crates/serve",
+    layers: &[
+        ("the system", &["sys"]),
+        (
+            "words",
+            &[
+                "words::id",
+                "words::cause",
+                "words::refused",
+                "words::job",
+                "words::expiry",
+                "words::limits",
+                "words::balance",
+                "words::networks",
+                "words::proxy",
+                "words::counts",
+                "words::event",
+            ],
+        ),
+        ("beside", &["framing", "log"]),
+        ("settings and memory", &["words::config", "memory"]),
+        (
+            "parts",
+            &[
+                "parts::proxy",
+                "parts::files",
+                "parts::deadlines",
+                "parts::datagrams",
+                "parts::jobs",
+                "parts::moves",
+                "parts::table",
+                "parts::output",
+                "parts::sessions",
+            ],
+        ),
+        (
+            "other threads",
+            &[
+                "inbox",
+                "handles::threads",
+                "handles::remote",
+                "handles::dial",
+                "handles::stream",
+                "handles::work",
+            ],
+        ),
+        ("connections", &["engine"]),
+        ("programs", &["server"]),
+        ("public names", &["net"]),
+    ],
+    folders: &["words", "parts", "handles"],
+    upward: &[
+        ("memory", "inbox"),
+        ("parts::table", "handles::stream"),
+        ("inbox", "handles::dial"),
+        ("inbox", "handles::stream"),
+        ("inbox", "handles::threads"),
+    ],
+    own: None,
+    apart: None,
+    least: 80,
+};
+
+/// The modules of the core, as `Floors` has them.
 const LAYERS: [(&str, &[&str]); 10] = [
     ("the system", &["sys"]),
     (
@@ -64,107 +160,148 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("public names", &["process", "fd", "fs", "net"]),
 ];
 
-/// Folders whose own file only declares their parts.
-const FOLDERS: [&str; 2] = ["memory", "words"];
-
-/// A module with public names of other modules, and its own: code of the crate imports only these
-/// from it.
-const OWN: (&str, &str) = ("driver", "Driver");
-
-/// A component, and modules below it that it must work without.
-const APART: (&str, [&str; 4]) = ("reactor", ["memory::buf", "op", "file", "workers"]);
-
 /// Where the drawing stands in ARCHITECTURE.md.
 const MARKS: (&str, &str) = ("<!-- drawn by tests/imports.rs -->", "<!-- end of the drawing -->");
 
 const COLUMNS: usize = 100;
 
-/// How far up a place stands.
-fn rank(place: &str) -> Option<usize> {
-    LAYERS.iter().flat_map(|(_, places)| *places).position(|other| *other == place)
-}
-
-/// The place of a module, or of a name in it: its folder's, or its own.
-fn unit(path: &[String]) -> String {
-    let own = path.get(..2).map(|two| two.join("::")).filter(|own| rank(own).is_some());
-    own.unwrap_or_else(|| path.first().cloned().unwrap_or_default())
-}
-
-/// What is wrong with an import, if anything is.
-fn fault(import: &Import) -> Option<String> {
-    let Import { from, path, is_public, .. } = import;
-    let (from, to) = (unit(from), unit(path));
-    if *is_public && from == OWN.0 {
-        return None;
+impl Floors {
+    /// All places, from bottom to top.
+    fn places(&self) -> impl Iterator<Item = &'static str> {
+        self.layers.iter().flat_map(|(_, places)| *places).copied()
     }
-    let Some(here) = rank(&from) else { return Some(format!("{from} has no place in the order")) };
-    let Some(there) = rank(&to) else { return Some(format!("no module of the order: {to}")) };
-    if there > here {
-        return Some(format!("{from} imports {to}, which stands above it"));
-    }
-    if to == OWN.0 && path.get(1).is_none_or(|name| name != OWN.1) {
-        return Some(format!("{}: import it from its own module", path.join("::")));
-    }
-    let apart = from == APART.0 && APART.1.contains(&to.as_str());
-    apart.then(|| format!("{from} works without {to}"))
-}
 
-/// Every source file of the crate, but its root and its tests.
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut files, mut left) = (Vec::new(), vec![root.clone()]);
-    while let Some(at) = left.pop() {
-        for entry in std::fs::read_dir(at).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                left.push(path);
-            } else if path.extension().is_some_and(|kind| kind == "rs") {
-                let text = std::fs::read_to_string(&path).expect("a source");
-                let path = path.strip_prefix(&root).expect("below").to_owned();
-                files.push(Source { path, text });
+    /// How far up a place stands.
+    fn rank(&self, place: &str) -> Option<usize> {
+        self.places().position(|other| other == place)
+    }
+
+    /// The place of a module, or of a name in it: its folder's, or its own.
+    fn unit(&self, path: &[String]) -> String {
+        let own = path.get(..2).map(|two| two.join("::"));
+        let own = own.filter(|own| self.rank(own).is_some());
+        own.unwrap_or_else(|| path.first().cloned().unwrap_or_default())
+    }
+
+    /// What is wrong with an import, if anything is.
+    fn fault(&self, import: &Import) -> Option<String> {
+        let Import { path, is_public, .. } = import;
+        let (from, to) = (self.unit(&import.from), self.unit(path));
+        let own = |name: &str| self.own.filter(|(module, _)| *module == name);
+        if *is_public && own(&from).is_some() || self.upward.contains(&(from.as_str(), to.as_str()))
+        {
+            return None;
+        }
+        let Some(here) = self.rank(&from) else {
+            return Some(format!("{from} has no place in the order"));
+        };
+        let Some(there) = self.rank(&to) else {
+            return Some(format!("no module of the order: {to}"));
+        };
+        if there > here {
+            return Some(format!("{from} imports {to}, which stands above it"));
+        }
+        if own(&to).is_some_and(|(_, name)| path.get(1).is_none_or(|other| other != name)) {
+            return Some(format!("{}: import it from its own module", path.join("::")));
+        }
+        let apart = self.apart.filter(|(module, _)| *module == from);
+        let is_apart = apart.is_some_and(|(_, without)| without.contains(&to.as_str()));
+        is_apart.then(|| format!("{from} works without {to}"))
+    }
+
+    fn imports(&self) -> Vec<Import> {
+        scan::imports(&self.sources(), &|path| self.unit(path))
+    }
+
+    /// Every source file of the crate, but its root and its tests.
+    fn sources(&self) -> Vec<Source> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.home).join("src");
+        let (mut files, mut left) = (Vec::new(), vec![root.clone()]);
+        while let Some(at) = left.pop() {
+            for entry in std::fs::read_dir(at).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    left.push(path);
+                } else if path.extension().is_some_and(|kind| kind == "rs") {
+                    let text = std::fs::read_to_string(&path).expect("a source");
+                    let path = path.strip_prefix(&root).expect("below").to_owned();
+                    files.push(Source { path, text });
+                }
             }
         }
+        let is_test = |file: &Source| file.path.iter().any(|part| part == "tests");
+        files.retain(|file| file.path != Path::new("lib.rs") && !is_test(file));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files
     }
-    let is_test = |file: &Source| file.path.iter().any(|part| part == "tests");
-    files.retain(|file| file.path != Path::new("lib.rs") && !is_test(file));
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    files
+}
+
+#[test]
+fn every_crate_has_floors() {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let folders = std::fs::read_dir(at).expect("the members").map(|member| {
+        format!("crates/{}", member.expect("a member").file_name().to_str().expect("a name"))
+    });
+    let all: BTreeSet<String> = std::iter::once(String::new()).chain(folders).collect();
+    assert_eq!(all, CRATES.iter().map(|floors| floors.home.to_owned()).collect());
 }
 
 #[test]
 fn imports_point_downward_only() {
-    let files = sources();
-    let imports = scan::imports(&files, unit);
-    let faults: Vec<String> = imports
-        .iter()
-        .filter_map(|import| {
-            let Import { file, line, .. } = import;
-            Some(format!("src/{}:{line}: {}", file.display(), fault(import)?))
-        })
-        .collect();
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
-    assert!(imports.len() > 500, "the search finds nothing any more: {}", imports.len());
+    for floors in CRATES {
+        let imports = floors.imports();
+        let faults: Vec<String> = imports
+            .iter()
+            .filter_map(|import| {
+                let Import { file, line, .. } = import;
+                let path = Path::new(floors.home).join("src").join(file);
+                Some(format!("{}:{line}: {}", path.display(), floors.fault(import)?))
+            })
+            .collect();
+        assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+        let seen = imports.len();
+        assert!(seen > floors.least, "{}: the search finds nothing any more: {seen}", floors.home);
+        for (from, to) in floors.upward {
+            let is_it = |import: &Import| {
+                floors.unit(&import.from) == *from && floors.unit(&import.path) == *to
+            };
+            assert!(imports.iter().any(is_it), "{from} imports {to} no more: delete the exception");
+        }
+    }
 }
 
 #[test]
 fn every_module_has_a_place() {
-    let modules: BTreeSet<String> = sources().iter().map(|file| unit(&file.module())).collect();
-    let placed: Vec<&str> = LAYERS.iter().flat_map(|(_, modules)| *modules).copied().collect();
-    let once: BTreeSet<String> = placed.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(once.len(), placed.len(), "a module stands in two places");
-    // The pages of the guide have no code of the crate.
-    let has_code = |name: &String| name != "guide" && !FOLDERS.contains(&name.as_str());
-    let without: BTreeSet<String> = modules.into_iter().filter(has_code).collect();
-    assert_eq!(without, once);
+    for floors in CRATES {
+        let placed: Vec<&str> = floors.places().collect();
+        let once: BTreeSet<String> = placed.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(once.len(), placed.len(), "a module stands in two places");
+        let mut modules = BTreeSet::new();
+        for file in floors.sources() {
+            let (module, unit) = (file.module(), floors.unit(&file.module()));
+            // The pages of the guide have no code of the crate.
+            match floors.folders.contains(&unit.as_str()) {
+                true if module.len() > 1 => drop(modules.insert(module.join("::"))),
+                false if unit != "guide" => drop(modules.insert(unit)),
+                _ => {}
+            }
+        }
+        let (new, gone) = (modules.difference(&once), once.difference(&modules));
+        let (new, gone): (Vec<_>, Vec<_>) = (new.collect(), gone.collect());
+        assert!(new.is_empty(), "{}: modules without a place: {new:?}", floors.home);
+        assert!(gone.is_empty(), "{}: places without a module: {gone:?}", floors.home);
+    }
 }
 
-/// The modules from top to bottom, and what each of them imports.
+/// The modules of the core from top to bottom, and what each of them imports.
 fn drawing(imports: &[Import]) -> String {
     let mut of: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
-    for import in imports.iter().filter(|import| !(import.is_public && import.from == [OWN.0])) {
-        of.entry(unit(&import.from)).or_default().extend(rank(&unit(&import.path)));
+    let own = CORE.own.map_or("", |(module, _)| module);
+    for import in imports.iter().filter(|import| !(import.is_public && import.from == [own])) {
+        let to = CORE.rank(&CORE.unit(&import.path));
+        of.entry(CORE.unit(&import.from)).or_default().extend(to);
     }
-    let names: Vec<&str> = LAYERS.iter().flat_map(|(_, modules)| *modules).copied().collect();
+    let names: Vec<&str> = CORE.places().collect();
     let mut text = String::from("```text\n");
     for (layer, modules) in LAYERS.iter().rev() {
         writeln!(text, "{layer} {}", "─".repeat(COLUMNS - 1 - layer.len())).expect("a string");
@@ -199,7 +336,7 @@ fn drawn_into(page: &str, drawing: &str) -> String {
 fn the_drawing_shows_the_imports() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
     let page = std::fs::read_to_string(&path).expect("the page");
-    let now = drawn_into(&page, &drawing(&scan::imports(&sources(), unit)));
+    let now = drawn_into(&page, &drawing(&CORE.imports()));
     if std::env::var_os("WINDLASS_DRAW").is_some() {
         std::fs::write(&path, now).expect("the page");
     } else {
@@ -210,7 +347,7 @@ fn the_drawing_shows_the_imports() {
 /// The imports of one file, each as `line path`.
 fn seen(path: &str, text: &str) -> Vec<String> {
     let file = Source { path: PathBuf::from(path), text: text.to_owned() };
-    let found = scan::imports(&[file], unit);
+    let found = scan::imports(&[file], &|path| CORE.unit(path));
     found.iter().map(|import| format!("{} {}", import.line, import.path.join("::"))).collect()
 }
 
@@ -253,7 +390,7 @@ fn the_search_leaves_out_what_it_should() {
     assert_eq!(seen("x.rs", kept), ["2 y", "4 z", "7 c::D", "11 h::I"]);
     let file = |path: &str, text: &str| Source { path: path.into(), text: text.to_owned() };
     let files = [file("x.rs", "#[cfg(test)]\nmod t;"), file("x/t/u.rs", "use crate::y;")];
-    assert!(scan::imports(&files, unit).is_empty());
+    assert!(scan::imports(&files, &|path| CORE.unit(path)).is_empty());
 }
 
 /// Tests what counts as a fault.
@@ -266,7 +403,7 @@ fn faults_are_told() {
         path: path.split("::").map(str::to_owned).collect(),
         is_public,
     };
-    let is_fault = |from, path, is_public| fault(&import(from, path, is_public)).is_some();
+    let is_fault = |from, path, is_public| CORE.fault(&import(from, path, is_public)).is_some();
     assert!(is_fault("sys", "words::error::Refusal", false));
     assert!(is_fault("sys", "words::error::Refusal", true));
     assert!(is_fault("memory::aligned", "memory::buf::Buf", false));
@@ -279,6 +416,16 @@ fn faults_are_told() {
     assert!(is_fault("driver", "watcher::auto::Auto", false));
     assert!(is_fault("reactor", "memory::buf::Buf", false));
     assert!(!is_fault("reactor", "words::table", false));
+    const SMALL: Floors = Floors {
+        layers: &[("low", &["a", "b"]), ("high", &["c"])],
+        upward: &[("a", "c")],
+        own: None,
+        apart: None,
+        ..CORE
+    };
+    let is_fault = |from, path| SMALL.fault(&import(from, path, false)).is_some();
+    assert!(!is_fault("a", "c::D") && is_fault("b", "c::D") && is_fault("a", "b::E"));
+    assert!(!is_fault("c", "b::E") && is_fault("c", "f::G") && is_fault("f", "a::H"));
 }
 
 /// Tests the drawing.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A file of `src`.
+/// A file of a crate's `src`.
 pub(crate) struct Source {
     /// From `src`.
     pub(crate) path: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Import {
 
 /// What modules import from each other, as programs are built: without tests. `unit` names the
 /// place of a module in the order; imports inside one place do not count.
-pub(crate) fn imports(files: &[Source], unit: fn(&[String]) -> String) -> Vec<Import> {
+pub(crate) fn imports(files: &[Source], unit: &dyn Fn(&[String]) -> String) -> Vec<Import> {
     let mut scans: Vec<(&Source, Scan)> = Vec::new();
     for file in files {
         let mut scan = Scan::new(file.module());

@@ -9,7 +9,7 @@ use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use ::tracing::{Span, event, span};
 
 use super::{Field, Level, Log, LogEvent, Record};
-use crate::Id;
+use crate::words::id::Id;
 
 /// Passes the records to the subscriber of the crate [`tracing`] as events, and makes a span for
 /// each connection.

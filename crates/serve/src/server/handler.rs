@@ -20,7 +20,7 @@ use crate::words::event::Origin;
 use crate::words::expiry::Expiry;
 use crate::words::id::Id;
 use crate::words::job::JobError;
-use crate::words::refused::{RefusedFile, RefusedJob};
+use crate::words::refused::{Refusal, RefusedFile, RefusedJob};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -311,8 +311,8 @@ impl<S> Conn<'_, S> {
     }
 
     #[cold]
-    fn overflow(&mut self, reason: crate::Refusal) -> bool {
-        if reason == crate::Refusal::Cap {
+    fn overflow(&mut self, reason: Refusal) -> bool {
+        if reason == Refusal::Cap {
             self.engine.abort_as(self.id(), Cause::Overflow);
         }
         false
