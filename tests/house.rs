@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use skip::Needs;
 
+#[path = "house/crates.rs"]
+mod crates;
 #[path = "house/labels.rs"]
 mod labels;
 #[path = "common/skip.rs"]
@@ -26,9 +28,14 @@ fn walk(at: &Path, root: &Path, files: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// Every source file of the crate, by its path from `src`.
+/// Every source file of the core, by its path from `src`.
 fn sources() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources_of("")
+}
+
+/// Every source file of the crate in this folder, by its path from `src`.
+fn sources_of(home: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(home).join("src");
     let mut files = Vec::new();
     walk(&root, &root, &mut files);
     files
@@ -38,112 +45,6 @@ fn sources() -> Vec<(PathBuf, String)> {
 fn is_test(file: &Path) -> bool {
     let in_tests = file.components().any(|part| part.as_os_str() == "tests");
     in_tests || file.ends_with("tests.rs") || file.ends_with("sim/soak.rs")
-}
-
-/// Lines that ask for a platform, in a `cfg` of any form, and the line behind each.
-fn platform_lines(text: &str) -> Vec<(usize, &str, &str)> {
-    const WORDS: [&str; 9] = [
-        "target_os",
-        "target_vendor",
-        "target_family",
-        "target_arch",
-        "target_env",
-        "target_pointer_width",
-        "windlass_kqueue",
-        "unix)",
-        "windows)",
-    ];
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let asks = |line: &str| {
-        let code = line.split("//").next().unwrap_or("");
-        WORDS.iter().any(|word| code.contains(word))
-    };
-    let at = (0..lines.len()).filter(|&i| asks(lines[i]));
-    at.map(|i| (i + 1, lines[i], lines.get(i + 1).copied().unwrap_or(""))).collect()
-}
-
-/// Whether a `cfg` of a platform is allowed in this file: in `sys`, on `mod` lines of lib.rs and
-/// kernel/mod.rs, on `Auto`'s variants, in files of tests.
-fn is_allowed(file: &Path, line: &str, next: &str) -> bool {
-    let attribute = line.starts_with("#[cfg(");
-    match file.to_str() {
-        _ if file.starts_with("sys") => true,
-        _ if file.components().any(|part| part.as_os_str() == "tests") => true,
-        _ if file.ends_with("tests.rs") => true,
-        Some("lib.rs" | "kernel/mod.rs") => {
-            let item = next.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
-            attribute && item.starts_with("mod ")
-        }
-        Some("watcher/auto.rs") => {
-            let names = next.trim_start_matches("Auto::");
-            attribute && names.starts_with(|first: char| first.is_ascii_uppercase())
-        }
-        _ => false,
-    }
-}
-
-#[test]
-fn platforms_are_asked_for_in_sys_only() {
-    let mut in_sys = 0;
-    for (file, text) in sources() {
-        for (number, line, next) in platform_lines(&text) {
-            assert!(is_allowed(&file, line, next), "{}:{number}: {line}", file.display());
-            in_sys += 1;
-        }
-    }
-    assert!(in_sys > 10, "the search finds nothing any more");
-}
-
-/// The names that `pub use` lines at the root of the crate make public.
-fn names_at_the_root(text: &str) -> Vec<String> {
-    let uses = text.split(';').filter_map(|statement| {
-        let code = statement.lines().filter(|line| !line.trim_start().starts_with("//"));
-        code.collect::<Vec<_>>().join(" ").trim().strip_prefix("pub use ").map(str::to_owned)
-    });
-    let mut names = Vec::new();
-    for path in uses {
-        let list = path.split_once('{').map_or_else(
-            || path.rsplit("::").next().unwrap_or("").to_owned(),
-            |(_, list)| list.trim_end_matches('}').to_owned(),
-        );
-        let each = list.split(',').map(|name| name.rsplit([' ', ':']).next().unwrap_or(""));
-        names.extend(each.filter(|name| !name.is_empty()).map(str::to_owned));
-    }
-    names
-}
-
-/// The root has the types that every program uses. Types for special needs are in modules.
-#[test]
-fn the_root_has_few_names() {
-    let names = names_at_the_root(include_str!("../src/lib.rs"));
-    for name in ["Watcher", "Op", "Completion", "Submit", "Complete"] {
-        assert!(names.iter().any(|other| other == name), "{name} is not seen");
-    }
-    // A module is a page of names of its own.
-    let types = names.iter().filter(|name| name.starts_with(|first: char| first.is_uppercase()));
-    assert!(types.count() <= 32, "{}: {names:?}", names.len());
-    assert!(!names.iter().any(|name| name == "*"), "a glob has no count");
-}
-
-/// Tests the search for public names.
-#[test]
-fn the_search_for_names_sees_what_it_should() {
-    let text = "pub mod fs;\nmod op;\n// A word.\npub use op::Op;\npub use a::b::{C,\n    D as E, \
-                F};\nuse x::Y;\npub use sys::*;\nconst _: () = ();";
-    assert_eq!(names_at_the_root(text), ["Op", "C", "E", "F", "*"]);
-}
-
-/// The driver consists of few parts, each with a name, a file and methods of its own.
-#[test]
-fn the_proactor_has_few_parts() {
-    let (_, text) = include_str!("../src/proactor/mod.rs")
-        .split_once("pub struct Proactor<K: Kernel> {\n")
-        .expect("the driver");
-    let (fields, _) = text.split_once("\n}").expect("its end");
-    let is_field = |line: &&str| !line.trim_start().starts_with("//") && line.contains(": ");
-    let parts: Vec<&str> = fields.lines().filter(is_field).collect();
-    assert!(parts.len() > 5, "the search finds nothing any more");
-    assert!(parts.len() <= 12, "{}: {parts:?}", parts.len());
 }
 
 /// The part of a source that is in the library: no comments, no tests.
@@ -216,50 +117,6 @@ fn the_top_of_the_sources_has_few_modules() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names = std::fs::read_dir(top).expect("the sources").count();
     assert!((5..=20).contains(&names), "{names} names at the top of src");
-}
-
-/// A module with parts is a folder with a `mod.rs`, never a file beside its folder.
-#[test]
-fn modules_have_one_form() {
-    let files: BTreeSet<PathBuf> = sources().into_iter().map(|(file, _)| file).collect();
-    let beside: Vec<&PathBuf> = files
-        .iter()
-        .filter(|file| files.iter().any(|other| other.starts_with(file.with_extension(""))))
-        .collect();
-    assert!(beside.is_empty(), "beside their folders: {beside:?}");
-}
-
-/// Each file names what it needs. Tests may take all from the module that they test.
-#[test]
-fn no_module_takes_all_of_another() {
-    for (file, text) in sources().into_iter().filter(|(file, _)| !is_test(file)) {
-        let globs = text.lines().filter(|line| line.starts_with("use ") && line.ends_with("::*;"));
-        assert_eq!(globs.collect::<Vec<_>>(), [""; 0], "{}", file.display());
-    }
-}
-
-/// Tests the search for platforms.
-#[test]
-fn the_search_sees_what_it_should() {
-    let asks = |text: &str| !platform_lines(text).is_empty();
-    assert!(asks("#[cfg(target_os = \"linux\")]\nfn f() {}"));
-    assert!(asks("if cfg!(windows) {"));
-    assert!(asks("#[cfg_attr(not(unix), allow(dead_code))]"));
-    assert!(!asks("#[cfg(test)]\nmod tests;"));
-    assert!(!asks("// not for (unix) alone"));
-    let cfg = "#[cfg(unix)]";
-    assert!(is_allowed(Path::new("sys/net.rs"), cfg, "fn f()"));
-    assert!(is_allowed(Path::new("lib.rs"), cfg, "mod ring;"));
-    assert!(!is_allowed(Path::new("lib.rs"), cfg, "pub use ring::Ring;"));
-    assert!(is_allowed(Path::new("kernel/mod.rs"), cfg, "pub mod ring {"));
-    assert!(!is_allowed(Path::new("kernel/mod.rs"), cfg, "pub use ring::Ring;"));
-    assert!(is_allowed(Path::new("watcher/auto.rs"), cfg, "Ring(Proactor<Ring>),"));
-    assert!(is_allowed(Path::new("watcher/auto.rs"), cfg, "Auto::Ring(driver) => driver.f(),"));
-    assert!(!is_allowed(Path::new("watcher/auto.rs"), cfg, "use crate::ring::Ring;"));
-    assert!(!is_allowed(Path::new("kernel/os.rs"), cfg, "fn f()"));
-    assert!(is_allowed(Path::new("reactor/tests.rs"), cfg, "fn f()"));
-    assert!(is_allowed(Path::new("file/tests/mod.rs"), cfg, "mod paths;"));
-    assert!(!is_allowed(Path::new("file/job.rs"), cfg, "mod tests;"));
 }
 
 /// Each call that is counted is in the table of calls that do not wait, with its reason.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::crates::{CRATES, Rules, name as file_name};
+
 const NO_AIO: &str = "stands for Linux AIO where there is none";
 const NO_FILE_RING: &str = "stands for the ring where there is no io_uring";
 const NO_TRACE: &str = "stands for the table of buffers without the feature `trace-buffers`";
@@ -20,6 +22,41 @@ const TWINS: [(&str, [&str; 2], &str); 10] = [
     ("Vector", ["sys/fs.rs", "sys/windows/fs.rs"], WINDOWS),
     ("WakeFd", ["sys/wake_fd.rs", "sys/windows/wake_fd.rs"], WINDOWS),
 ];
+
+/// Names that two crates have, each for its own: as the settings of a driver and of an engine are
+/// both `Config`. None of them has two files in one crate.
+const BETWEEN: [&str; 27] = [
+    "Chunk",
+    "Closed",
+    "Config",
+    "Deadlines",
+    "Ends",
+    "Engine",
+    "Error",
+    "Files",
+    "Inbox",
+    "Job",
+    "Jobs",
+    "Kind",
+    "Limits",
+    "Link",
+    "Listen",
+    "Moved",
+    "Origin",
+    "Owner",
+    "Refusal",
+    "Refused",
+    "Remote",
+    "Request",
+    "Socket",
+    "Submitted",
+    "Table",
+    "Target",
+    "Waker",
+];
+
+/// Names of several types of one crate, which have to become different.
+const WITHIN: [&str; 7] = ["Head", "Piece", "Place", "Queue", "Shared", "Slot", "State"];
 
 /// The name of the type that a line defines.
 fn defined(line: &str) -> Option<&str> {
@@ -57,23 +94,43 @@ fn types(text: &str) -> Vec<&str> {
     found
 }
 
-/// Two types that a reader could confuse do not share a name.
-#[test]
-fn a_type_name_has_one_file() {
-    let files: Vec<_> =
-        super::sources().into_iter().filter(|(file, _)| !super::is_test(file)).collect();
-    let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (file, text) in &files {
-        for name in types(text) {
-            of.entry(name).or_default().insert(file.to_str().expect("a name"));
+/// The files of each type of the workspace, by the crate's folder and the path from its `src`.
+fn files_of_types() -> BTreeMap<String, BTreeSet<(&'static str, String)>> {
+    let mut of: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
+    for Rules { home, .. } in CRATES {
+        let sources = super::sources_of(home);
+        for (file, text) in sources.iter().filter(|(file, _)| !super::is_test(file)) {
+            for name in types(text) {
+                of.entry(name.to_owned()).or_default().insert((home, file_name(file)));
+            }
         }
     }
-    assert!(of.len() > 300, "the search finds nothing any more: {}", of.len());
+    of
+}
+
+/// Two types that a reader could confuse do not share a name, over all crates.
+#[test]
+fn a_type_name_has_one_file() {
+    let mut of = files_of_types();
+    assert!(of.len() > 400, "the search finds nothing any more: {}", of.len());
     for (name, twins, reason) in TWINS {
-        let found = of.remove(name);
-        assert_eq!(found, Some(BTreeSet::from(twins)), "{name}, which {reason}");
+        let found = of.get_mut(name).expect(name);
+        for twin in twins {
+            assert!(found.remove(&("", twin.to_owned())), "{name} in {twin}, which {reason}");
+        }
+        // One of them stands for both.
+        found.insert(("", twins[0].to_owned()));
     }
     of.retain(|_, files| files.len() > 1);
+    for name in BETWEEN {
+        let files = of.remove(name);
+        let files = files.unwrap_or_else(|| panic!("{name} has one file: delete its exception"));
+        let crates: BTreeSet<&str> = files.iter().map(|(home, _)| *home).collect();
+        assert_eq!(crates.len(), files.len(), "{name} has two files in a crate: {files:?}");
+    }
+    for name in WITHIN {
+        assert!(of.remove(name).is_some(), "{name} has one file: delete its exception");
+    }
     assert!(of.is_empty(), "names of types in several files: {of:#?}");
 }
 
