@@ -14,7 +14,7 @@ every_byte = bytes(range(256))
 assert client.set("bytes", every_byte) is True
 assert client.get("bytes") == every_byte
 assert client.get("nothing") is None
-large = b"0123456789abcdef" * (1 << 16)
+large = b"0123456789abcdef" * (5 << 18)
 client.set("large", large)
 assert client.get("large") == large
 assert client.delete("bytes", "large", "nothing") == 2

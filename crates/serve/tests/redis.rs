@@ -245,8 +245,9 @@ impl World {
         let store = Store::default();
         let is_logged = rng.u8(..3) > 0;
         let shared = Arc::new(Shared::new(if is_logged { store.logged() } else { store }));
-        let mut server = Server::new(|_| Redis::new(Arc::clone(&shared), Started::default()))
-            .config(redis::config())
+        let new = |_| Redis::new(Arc::clone(&shared), Started::default(), resp::USUAL_BULK);
+        let mut server = Server::new(new)
+            .config(redis::config(resp::USUAL_BULK))
             .listen("tcp://127.0.0.1:0")?
             .start_on(&mut watcher)?;
         let listener = server.engine().listeners()[0];
@@ -503,6 +504,59 @@ fn every_reply_is_the_models_on_the_systems_drivers() {
     }
     assert_eq!(met.broken, 0, "no connection breaks on the loopback interface");
     assert!(met.replies > 1000 && met.groups > 10 && met.stalls > 10, "{met:?}");
+}
+
+/// A value that is longer than 16 MiB comes back, and a string beyond the setting is refused by its
+/// announced length.
+#[test]
+fn a_long_value_comes_back_and_a_longer_one_is_refused() {
+    const MOST: usize = 20 << 20;
+    let sim = Sim::new(seeds::draw());
+    sim.set_buffer(1 << 20);
+    sim.set_patience(Duration::ZERO);
+    let mut watcher = Watcher::simulated(&sim);
+    let shared = Arc::new(Shared::new(Store::default()));
+    let mut server = Server::new(|_| Redis::new(Arc::clone(&shared), Started::default(), MOST))
+        .config(redis::config(MOST))
+        .listen("tcp://127.0.0.1:0")
+        .and_then(|server| server.start_on(&mut watcher))
+        .expect("the server starts");
+    let at = watcher.local_address(server.engine().listeners()[0]).expect("it listens");
+    let value = b"0123456789".repeat((17 << 20) / 10);
+    let (mut asked, mut expected) = (Vec::new(), b"+OK\r\n".to_vec());
+    resp::array(&mut asked, 3);
+    [&b"SET"[..], b"k", &value].iter().for_each(|word| resp::bulk(&mut asked, word));
+    asked.extend_from_slice(b"GET k\r\n");
+    resp::bulk(&mut expected, &value);
+    asked.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", MOST + 1).as_bytes());
+    resp::error(&mut expected, "Protocol error: a string is longer than --max-bulk allows");
+    let mut clients = Engine::<Vec<u8>>::new(Config::new());
+    let options = ConnectOptions::default();
+    let id = clients.connect([at], options, Vec::new()).expect("one connection");
+    assert!(clients.write(id, asked).is_ok());
+    let (mut done, mut heard) = (Completions::new(), None);
+    while heard.is_none() {
+        clients.flush(&mut watcher);
+        watcher.wait(&mut done).expect("something happens");
+        for c in done.drain(..) {
+            let rest = server.complete(&mut watcher, c);
+            let rest = rest.and_then(|c| clients.complete(&mut watcher, c));
+            assert!(rest.is_none(), "a completion of nobody: {rest:?}");
+        }
+        server.turn(&mut watcher);
+        while let Some(event) = clients.next_event(&mut watcher) {
+            match event {
+                Event::Data { id, data } => {
+                    clients.state_mut(id).expect("it lives").extend_from_slice(&data);
+                }
+                Event::Closed { cause, state, .. } => heard = Some((cause, state)),
+                _ => {}
+            }
+        }
+    }
+    let (cause, heard) = heard.expect("it has ended");
+    assert_eq!((cause, heard.len()), (Cause::Eof, expected.len()));
+    assert!(heard == expected, "other replies");
 }
 
 /// The log of a temporary directory.

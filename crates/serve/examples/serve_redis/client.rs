@@ -56,6 +56,11 @@ pub(crate) struct Turn {
 }
 
 impl Client {
+    /// A string of a command has at most so many bytes.
+    pub(crate) fn limit(&mut self, most_bulk: usize) {
+        self.commands = Commands::up_to(most_bulk);
+    }
+
     /// Takes in what the client has sent.
     pub(crate) fn push(&mut self, data: Buf) {
         self.input.push(data);

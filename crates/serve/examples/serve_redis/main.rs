@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p windlass-serve --example serve_redis -- [--port N] [--loops N] \
-//!     [--appendonly yes|no] [--appendfilename FILE]
+//!     [--appendonly yes|no] [--appendfilename FILE] [--max-bulk BYTES]
 //! redis-cli -p 6380 set key value
 //! redis-benchmark -p 6380 -P 128 -t ping,set,get -q
 //! ```
@@ -18,6 +18,20 @@
 //! crash takes back. If the log cannot be written, the server ends. A client that waits for the log
 //! when the server ends gets no reply: its write may be in the log, as after a crash.
 //!
+//! # Limits
+//!
+//! | of | |
+//! |---|---|
+//! | a string | `--max-bulk` bytes: 512 MiB by default, as in Redis; at most 1023 MiB |
+//! | a command | one longest string and 1 MiB, and 65,536 strings |
+//! | an inline command | 64 KiB |
+//! | replies that wait for a client | 256 KiB and one string: its next commands wait meanwhile |
+//! | replies in all | 256 MiB and two longest strings |
+//! | keys and values | the memory of the machine |
+//!
+//! A command that is too long is refused by its announced length, before its bytes come. The bytes
+//! of a command that has not come as a whole are held for each connection.
+//!
 //! | file | |
 //! |---|---|
 //! | `resp.rs` | the protocol, as a decoder of [`windlass_serve::framing`] |
@@ -28,6 +42,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
@@ -47,10 +62,12 @@ mod store;
 
 fn main() -> io::Result<()> {
     let mut options = common::Options::new(
-        "serve_redis [--port N] [--loops N] [--appendonly yes|no] [--appendfilename FILE]",
+        "serve_redis [--port N] [--loops N] [--appendonly yes|no] [--appendfilename FILE] \
+         [--max-bulk BYTES]",
     );
     let appends = options.take("--appendonly").unwrap_or(Switch(false));
     let path = options.take("--appendfilename").unwrap_or(PathBuf::from("appendonly.aof"));
+    let MaxBulk(most_bulk) = options.take("--max-bulk").unwrap_or(MaxBulk(resp::USUAL_BULK));
     let setup = common::Setup::new(options, 6380, 1)?;
     let (store, file) = if appends.0 {
         let about = |error| io::Error::other(format!("{}: {error}", path.display()));
@@ -75,8 +92,8 @@ fn main() -> io::Result<()> {
             ended.inspect_err(|_| server().shutdown())
         })
     });
-    let new = |_loop| Redis::new(Arc::clone(&shared), Arc::clone(&setup.started));
-    setup.run(Server::new(new).config(redis::config()))?;
+    let new = |_loop| Redis::new(Arc::clone(&shared), Arc::clone(&setup.started), most_bulk);
+    setup.run(Server::new(new).config(redis::config(most_bulk)))?;
     shared.end();
     if let Some(log) = log {
         log.join().expect("no panic")?;
@@ -84,10 +101,22 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
+/// The longest string of a command, in bytes.
+struct MaxBulk(usize);
+
+impl FromStr for MaxBulk {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<MaxBulk, ()> {
+        let bytes = text.parse().ok().filter(|bytes| (1..=resp::MOST_BULK).contains(bytes));
+        bytes.map(MaxBulk).ok_or(())
+    }
+}
+
 /// `yes` or `no`.
 struct Switch(bool);
 
-impl std::str::FromStr for Switch {
+impl FromStr for Switch {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Switch, ()> {

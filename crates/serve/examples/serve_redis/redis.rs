@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use windlass::{Address, Buf};
-use windlass_serve::{Action, Config, Conn, Context, Handler, Limits};
+use windlass_serve::{Action, Config, Conn, Context, Handler, Limits, Origin};
 
 use crate::client::{Client, End, MOST_REPLIES};
 use crate::common::{self, Started};
 use crate::log::Shared;
+use crate::resp::BESIDE;
 
 /// Replies up to this length are copied into the output of the turn, longer ones are moved.
 const COPIED: usize = 16 << 10;
@@ -16,21 +17,25 @@ const COPIED: usize = 16 << 10;
 pub(crate) struct Redis {
     shared: Arc<Shared>,
     started: Started,
+    /// The longest string of a command, in bytes.
+    most_bulk: usize,
     /// Memory for replies.
     out: Vec<u8>,
 }
 
 /// A client that has shut down its output still gets the replies. When the replies that wait for a
 /// client reach their limit, its further commands wait, too. `drained` carries them out after the
-/// client has read most of the replies.
-pub(crate) fn config() -> Config {
-    let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1);
-    Config::new().close_on_eof(false).limits(limits)
+/// client has read most of the replies. So the replies that wait, and one as long as the longest
+/// string, fit into the cap. The memory of the server has room for two such replies.
+pub(crate) fn config(most_bulk: usize) -> Config {
+    let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1).cap(most_bulk + BESIDE);
+    let memory = limits.memory + 2 * most_bulk;
+    Config::new().close_on_eof(false).limits(limits.memory(memory))
 }
 
 impl Redis {
-    pub(crate) fn new(shared: Arc<Shared>, started: Started) -> Redis {
-        Redis { shared, started, out: Vec::new() }
+    pub(crate) fn new(shared: Arc<Shared>, started: Started, most_bulk: usize) -> Redis {
+        Redis { shared, started, most_bulk, out: Vec::new() }
     }
 
     fn serve(&mut self, c: &mut Conn<'_, Client>) -> Action {
@@ -65,6 +70,11 @@ impl Handler for Redis {
 
     fn serving(&mut self, server: &mut Context<'_, Client>, addresses: &[Address]) -> Action {
         common::serving(&self.started, server.remote(), addresses);
+        Action::None
+    }
+
+    fn opened(&mut self, c: &mut Conn<'_, Client>, _: Origin) -> Action {
+        c.state().limit(self.most_bulk);
         Action::None
     }
 

@@ -5,8 +5,16 @@ use std::ops::Range;
 
 use windlass_serve::framing::{Decoder, Scan};
 
-/// Most bytes of a command, of an inline command, and most arguments.
-pub(crate) const MOST_BYTES: usize = 16 << 20;
+/// The longest string of a command, unless the server is told otherwise, and the longest that it
+/// can be told. The first is the limit of Redis. Beyond the second, a reply would be longer than
+/// the output of a connection may be.
+pub(crate) const USUAL_BULK: usize = 512 << 20;
+pub(crate) const MOST_BULK: usize = (1 << 30) - BESIDE;
+
+/// Most bytes of a command beside its longest string: the other strings, and all lengths.
+pub(crate) const BESIDE: usize = 1 << 20;
+
+/// Most bytes of an inline command, and most arguments.
 pub(crate) const MOST_INLINE: usize = 64 << 10;
 pub(crate) const MOST_ARGUMENTS: usize = 64 << 10;
 
@@ -14,9 +22,10 @@ pub(crate) const MOST_ARGUMENTS: usize = 64 << 10;
 const MOST_DIGITS: u8 = 10;
 
 /// Commands as arrays of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or inline (`GET k\r\n`).
-#[derive(Default)]
 pub(crate) struct Commands {
     step: Step,
+    /// The longest string. A command that announces more is refused before its bytes come.
+    most_bulk: usize,
     /// How many bytes of the command have come.
     seen: usize,
     /// How many arguments are missing.
@@ -74,7 +83,7 @@ impl fmt::Display for Error {
             Error::NoBulk(byte) => write!(f, "expected '$', got '{}'", byte.escape_ascii()),
             Error::NoEnd => f.write_str("expected CRLF behind a bulk string"),
             Error::InlineTooLong => f.write_str("too big inline request"),
-            Error::TooLong => write!(f, "a command has more than {MOST_BYTES} bytes"),
+            Error::TooLong => f.write_str("a string is longer than --max-bulk allows"),
             Error::Quotes => f.write_str("unbalanced quotes in request"),
         }
     }
@@ -102,7 +111,26 @@ impl Number {
     }
 }
 
+impl Default for Commands {
+    fn default() -> Commands {
+        Commands::up_to(USUAL_BULK)
+    }
+}
+
 impl Commands {
+    /// Commands whose strings have at most so many bytes, [`MOST_BULK`] at most.
+    pub(crate) fn up_to(most_bulk: usize) -> Commands {
+        Commands {
+            step: Step::Start,
+            most_bulk,
+            seen: 0,
+            missing: 0,
+            arguments: Vec::new(),
+            inline: false,
+            unquoted: Vec::new(),
+        }
+    }
+
     /// The command that was found last, which lies in `frame`.
     pub(crate) fn command<'a>(&'a mut self, frame: &'a [u8]) -> Result<Command<'a>, Error> {
         let mut bytes = frame;
@@ -171,7 +199,8 @@ impl Commands {
                         let length = length.and_then(|length| usize::try_from(length).ok());
                         let length = length.ok_or(Error::Length)?;
                         let start = self.seen + at;
-                        if length > MOST_BYTES || start + length > MOST_BYTES {
+                        let most = self.most_bulk;
+                        if length > most || start + length > most + BESIDE {
                             return Err(Error::TooLong);
                         }
                         self.arguments.push(start as u32..(start + length) as u32);
@@ -480,7 +509,7 @@ mod tests {
             ("*1\r\n+OK\r\n", Error::NoBulk(b'+')),
             ("*1\r\n$-1\r\n", Error::Length),
             ("*1\r\n$1x\r\n", Error::Length),
-            ("*1\r\n$16777217\r\n", Error::TooLong),
+            ("*1\r\n$536870913\r\n", Error::TooLong),
             ("*1\r\n$9999999999\r\n", Error::TooLong),
             ("*1\r\n$1\r\nab\r\n", Error::NoEnd),
             ("*1\r\n$1\r\na\rb", Error::NoEnd),
@@ -491,12 +520,23 @@ mod tests {
         let long = vec![b'x'; MOST_INLINE];
         assert_eq!(hear([long.clone().into()]).1, Ok(MOST_INLINE));
         assert_eq!(hear([long.into(), "\n".into()]).1, Err(Error::InlineTooLong));
-        // Two strings that are short enough alone.
-        let half = MOST_BYTES / 2;
-        let mut two = format!("*2\r\n${half}\r\n").into_bytes();
-        two.resize(two.len() + half, b'x');
-        two.extend(format!("\r\n${half}\r\n").bytes());
-        assert_eq!(hear([two.into()]).1, Err(Error::TooLong));
+    }
+
+    /// A string of the longest length is taken, one that is a byte longer is refused by its length
+    /// alone, and so are strings that are short enough alone but not together.
+    #[test]
+    fn the_longest_string_is_a_setting() {
+        let scan = |most, text: &str| Commands::up_to(most).scan(text.as_bytes()).map(|_| ());
+        for most in [1, 20 << 20, USUAL_BULK, MOST_BULK] {
+            assert_eq!(scan(most, &format!("*1\r\n${most}\r\n")), Ok(()));
+            let longer = format!("*1\r\n${}\r\n", most + 1);
+            assert_eq!(scan(most, &longer), Err(Error::TooLong));
+        }
+        let half = "x".repeat(BESIDE / 2);
+        let two = format!("*3\r\n${0}\r\n{half}\r\n${0}\r\n{half}\r\n", half.len());
+        assert_eq!(scan(BESIDE / 2, &format!("{two}$1000\r\n")), Ok(()));
+        let error = scan(BESIDE / 2, &format!("{two}${}\r\n", BESIDE / 2));
+        assert_eq!(error, Err(Error::TooLong));
     }
 
     #[test]
