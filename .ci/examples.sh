@@ -287,7 +287,7 @@ gate_examples() {
     stop serve_chat "$pid"
 }
 
-# Real clients of the example serve_redis: its replies, its log, an incomplete command at its end.
+# Real clients of the example serve_redis: its replies, and its log: locked, torn, damaged.
 serve_redis() {
     local log=$scratch/redis.aof python=$scratch/python/bin/python
     start serve_redis --loops 2 --appendonly yes --appendfilename "$log"
@@ -312,20 +312,47 @@ serve_redis() {
         limit 120 "$python" .ci/redis_client.py "$port"
     fi
 
-    # A SET of "two", and then a crash within the next one.
+    # A second server does not get the log, and says which one.
+    local refused=$scratch/refused
+    if timeout 20 "$target/debug/examples/serve_redis" --port 0 --appendonly yes \
+        --appendfilename "$log" </dev/null >"$refused" 2>&1; then
+        die "two servers have one log"
+    fi
+    grep -q "$log: another server has this log" "$refused" \
+        || { cat "$refused"; die "serve_redis does not say that a server has its log"; }
+
+    # A SET of "two" that is acknowledged, and then a crash within the next one.
     exec 3<>"/dev/tcp/127.0.0.1/$port"
-    printf 'SET key two\r\nSET key three\r\nSHUTDOWN\r\n' >&3
+    printf 'SET key two\r\n' >&3
+    timeout 10 head -c 5 <&3 >/dev/null
+    printf 'SET key three\r\nSHUTDOWN\r\n' >&3
     timeout 10 cat <&3 >/dev/null || true
     exec 3>&-
     wait "$pid" || die "serve_redis ends with $? after SHUTDOWN"
+    if command -v redis-check-aof >/dev/null; then
+        redis-check-aof "$log" | grep -q 'is valid' || die "redis-check-aof finds faults in a log"
+    fi
+    cp "$log" "$scratch/damaged.aof"
     truncate -s -3 "$log"
     start serve_redis --appendonly yes --appendfilename "$log"
-    grep -q "cut off 30 bytes of an incomplete command" "$scratch/serve_redis" \
-        || { cat "$scratch/serve_redis"; die "serve_redis does not tell of an incomplete command"; }
+    grep -q "cut off 82 bytes of a torn group at byte [0-9]*: see $log.cut" "$scratch/serve_redis" \
+        || { cat "$scratch/serve_redis"; die "serve_redis does not tell of a torn group"; }
+    [ "$(stat -c %s "$log.cut")" = 82 ] || die "serve_redis does not keep a torn group"
     exec 3<>"/dev/tcp/127.0.0.1/$port"
     printf 'GET key\r\nQUIT\r\n' >&3
     timeout 10 cat <&3 >"$scratch/heard" || true
     exec 3>&-
     printf '$3\r\ntwo\r\n+OK\r\n' | cmp - "$scratch/heard" || die "serve_redis lost a write"
     stop serve_redis "$pid"
+    # A length in the middle is damaged: the server does not start, and changes nothing.
+    log=$scratch/damaged.aof
+    sed -i '0,/^\$3/s//$9/' "$log"
+    cp "$log" "$scratch/damaged"
+    if timeout 20 "$target/debug/examples/serve_redis" --port 0 --appendonly yes \
+        --appendfilename "$log" </dev/null >"$refused" 2>&1; then
+        die "serve_redis starts with a damaged log"
+    fi
+    grep -q "byte [0-9]* of the log: its group is damaged" "$refused" \
+        || { cat "$refused"; die "serve_redis does not say where its log is damaged"; }
+    cmp "$log" "$scratch/damaged"
 }

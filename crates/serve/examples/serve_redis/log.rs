@@ -1,87 +1,32 @@
-//! The log of all writes: replay at the start, and group commit by a thread of its own.
+//! The store that all loops share, and its log: group commit in a loop of its own.
 //!
-//! The log has the commands as clients send them, one behind the other. The writes that arrive
-//! while a group is written and synced are the next group.
+//! The writes that arrive while a group is written and synced are the next group.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
+use std::thread::JoinHandle;
 
+use windlass::{Completion, Completions, Done, Submitter, Watcher};
 use windlass_serve::Id;
-use windlass_serve::framing::Input;
 
-use crate::resp::Commands;
+use crate::common::Started;
+use crate::journal::{self, Care, Cut, Journal};
+use crate::lock::Lock;
 use crate::store::{Store, Taken};
 
-/// How much of the log is read at a time, in bytes.
-const STEP: usize = 1 << 20;
-
-/// Opens the log at `path`, or makes it, and carries out its commands. Cuts an incomplete command
-/// off its end, which a crash has left. The third value is the number of bytes that it has cut.
-///
-/// # Errors
-/// The errors of the file, and `InvalidData` if the log has something else than writes. Then the
-/// log stays as it is.
-pub(crate) fn open(path: &Path) -> io::Result<(File, Store, u64)> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let mut store = Store::default();
-    let end = replay(&mut file, &mut store)?;
-    let len = file.metadata()?.len();
-    if end < len {
-        file.set_len(end)?;
-    }
-    // The name and the length are durable before the first write is acknowledged.
-    file.sync_all()?;
-    if let Some(directory) = path.canonicalize()?.parent() {
-        File::open(directory)?.sync_all()?;
-    }
-    Ok((file, store.logged(), len - end))
-}
-
-/// Carries out the commands of the log. Returns where the last complete one ends.
-pub(crate) fn replay(log: &mut (impl Read + Seek), store: &mut Store) -> io::Result<u64> {
-    log.seek(SeekFrom::Start(0))?;
-    let (mut input, mut commands, mut reply) = (Input::new(), Commands::default(), Vec::new());
-    let mut read = 0;
-    loop {
-        let mut part = Vec::new();
-        log.take(STEP as u64).read_to_end(&mut part)?;
-        if part.is_empty() {
-            return Ok(read - input.len() as u64);
-        }
-        read += part.len() as u64;
-        input.push(part);
-        loop {
-            let at = read - input.len() as u64;
-            let wrong = |what: String| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("byte {at} of the log: {what}"))
-            };
-            let Some(frame) =
-                input.next(&mut commands).map_err(|error| wrong(error.to_string()))?
-            else {
-                break;
-            };
-            let command = commands.command(&frame).map_err(|error| wrong(error.to_string()))?;
-            reply.clear();
-            if !store.execute_write(command, &mut reply) {
-                return Err(wrong("not a write".into()));
-            }
-        }
-    }
-}
-
-/// The store, for all loops and the thread of the log.
+/// The store, for all loops and the loop of the log.
 #[derive(Default)]
 pub(crate) struct Shared {
     store: Mutex<Store>,
-    /// Wakes the thread of the log.
-    work: Condvar,
+    /// Wakes the loop of the log.
+    log: OnceLock<Submitter>,
 }
 
 impl Shared {
     pub(crate) fn new(store: Store) -> Shared {
-        Shared { store: Mutex::new(store), work: Condvar::new() }
+        Shared { store: Mutex::new(store), log: OnceLock::new() }
     }
 
     /// The store. A loop takes it once for all commands that it has.
@@ -90,51 +35,159 @@ impl Shared {
         self.store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Writes have come: the thread of the log is woken if it sleeps.
-    pub(crate) fn notify(&self, store: MutexGuard<'_, Store>) {
-        if store.log_sleeps {
+    /// Writes have come: the loop of the log is woken if it sleeps.
+    pub(crate) fn notify(&self, mut store: MutexGuard<'_, Store>) {
+        if std::mem::take(&mut store.log_sleeps) {
             drop(store);
-            self.work.notify_one();
+            self.wake_log();
         }
     }
 
-    /// No more groups: the thread of the log ends behind the last one.
+    /// No more groups: the loop of the log ends behind the last one.
     pub(crate) fn end(&self) {
         self.lock().ends = true;
-        self.work.notify_one();
+        self.wake_log();
     }
 
-    /// The next group, once there is one; `None` at the end.
-    fn next_group(&self) -> Option<Taken> {
-        let mut store = self.lock();
-        loop {
-            if let Some(taken) = store.take() {
-                return Some(taken);
-            }
-            if store.ends {
-                return None;
-            }
-            store.log_sleeps = true;
-            store = self.work.wait(store).unwrap_or_else(|poisoned| poisoned.into_inner());
-            store.log_sleeps = false;
+    fn wake_log(&self) {
+        if let Some(log) = self.log.get() {
+            // It is refused if the log has failed. Then the server ends, and `Running::wait` tells.
+            let _ = log.wake(0);
         }
     }
+}
 
-    /// The thread of the log: writes and syncs one group after the other. `wake` wakes a connection
-    /// that has waited.
+/// The log while the server serves.
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    journal: Journal,
+    /// The group that is written.
+    taken: Option<Taken>,
+}
+
+impl Log {
+    pub(crate) fn new(shared: Arc<Shared>, journal: Journal) -> Log {
+        Log { shared, journal, taken: None }
+    }
+
+    /// Begins to write the next group, if there is one and the last one is on the disk. `wake`
+    /// wakes a connection that has waited.
+    ///
+    /// # Errors
+    /// As for [`handle`](Log::handle).
+    pub(crate) fn begin(&mut self, watcher: &mut Watcher, wake: &impl Fn(Id)) -> io::Result<()> {
+        while self.taken.is_none() && self.journal.is_ready() {
+            let mut store = self.shared.lock();
+            let Some(mut taken) = store.take() else {
+                store.log_sleeps = true;
+                break;
+            };
+            drop(store);
+            let commands = std::mem::take(&mut taken.commands);
+            if commands.is_empty() {
+                self.acknowledge(taken, wake);
+            } else {
+                self.taken = Some(taken);
+                self.journal.append(watcher, commands)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the end of an operation of the log.
     ///
     /// # Errors
     /// A write or a sync has failed. Nothing is acknowledged from then on, because it is unknown
     /// which bytes are on the disk.
-    pub(crate) fn commit(&self, mut file: File, wake: impl Fn(Id)) -> io::Result<()> {
-        while let Some(taken) = self.next_group() {
-            if !taken.commands.is_empty() {
-                file.write_all(&taken.commands)?;
-                file.sync_data()?;
-            }
-            self.lock().commit(taken.number);
-            taken.waiting.into_iter().for_each(&wake);
+    pub(crate) fn handle(
+        &mut self,
+        watcher: &mut Watcher,
+        c: Completion,
+        wake: &impl Fn(Id),
+    ) -> io::Result<()> {
+        if self.journal.handle(watcher, c)?
+            && let Some(taken) = self.taken.take()
+        {
+            self.acknowledge(taken, wake);
         }
         Ok(())
     }
+
+    fn acknowledge(&self, taken: Taken, wake: &impl Fn(Id)) {
+        self.shared.lock().commit(taken.number);
+        taken.waiting.into_iter().for_each(wake);
+    }
+
+    /// Writes one group after the other, until the server ends.
+    fn run(&mut self, watcher: &mut Watcher, wake: impl Fn(Id)) -> io::Result<()> {
+        let mut done = Completions::new();
+        loop {
+            self.begin(watcher, &wake)?;
+            if self.taken.is_none() && self.shared.lock().ends {
+                return Ok(());
+            }
+            watcher.wait(&mut done)?;
+            for c in done.drain(..) {
+                if !matches!(c.result, Ok(Done::Message(_))) {
+                    self.handle(watcher, c, &wake)?;
+                }
+            }
+        }
+    }
+}
+
+/// A log in a loop of its own.
+pub(crate) struct Running {
+    thread: JoinHandle<io::Result<()>>,
+    /// What recovery has cut off.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Locks the log at `path`, reads it into the store, and starts its loop. This loop ends the server
+/// if the log cannot be written.
+///
+/// # Errors
+/// As for [`Lock::take`] and [`Journal::open`].
+pub(crate) fn start(path: &Path, shared: &Arc<Shared>, server: &Started) -> io::Result<Running> {
+    let lock = Lock::take(path)?;
+    // A link is followed: the directory of the file itself is synced.
+    let path = path.canonicalize()?;
+    let (tell, is_ready) = mpsc::channel();
+    let (of_log, server) = (Arc::clone(shared), Arc::clone(server));
+    let spawned = Watcher::builder().spawn("log", move |mut watcher| {
+        let (run, salt) = (&mut journal::run, RandomState::new().build_hasher().finish() as u32);
+        let mut store = of_log.lock();
+        let opened = Journal::open(&mut watcher, run, &path, salt, Care::default(), &mut store);
+        drop(store);
+        let (journal, cut) = opened?;
+        tell.send(cut).expect("the caller waits for it");
+        let server = || server.get().expect("commands come when the server has started");
+        let wake = |id| {
+            server().wake(id);
+        };
+        let ended = Log::new(of_log, journal).run(&mut watcher, wake);
+        drop(lock);
+        ended.inspect_err(|_| server().shutdown())
+    })?;
+    let submitter = spawned.submitter;
+    shared.log.set(submitter).map_err(|_| io::Error::other("a server has one log"))?;
+    match is_ready.recv() {
+        Ok(cut) => Ok(Running { thread: spawned.thread, cut }),
+        // It has sent nothing, so it has failed.
+        Err(_) => Err(wait(spawned.thread).err().unwrap_or(io::ErrorKind::Other.into())),
+    }
+}
+
+impl Running {
+    /// Waits until the last group is on the disk. Call [`Shared::end`] first.
+    ///
+    /// # Errors
+    /// As for [`Log::handle`].
+    pub(crate) fn wait(self) -> io::Result<()> {
+        wait(self.thread)
+    }
+}
+
+fn wait(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().expect("no panic")
 }

@@ -14,7 +14,7 @@ pub(crate) struct Store {
     values: HashMap<Box<[u8]>, Vec<u8>>,
     /// Without a log, writes are not kept.
     group: Option<Group>,
-    /// The thread of the log waits for work; it is to end.
+    /// The loop of the log waits for work; it is to end.
     pub(crate) log_sleeps: bool,
     pub(crate) ends: bool,
 }
@@ -50,10 +50,10 @@ pub(crate) enum Demand {
 }
 
 impl Store {
-    /// Collects all further writes for a log.
-    pub(crate) fn logged(self) -> Store {
+    /// A store that collects all writes for a log.
+    pub(crate) fn logged() -> Store {
         let group = Group { number: 1, commands: Vec::new(), waiting: Vec::new(), durable: 0 };
-        Store { group: Some(group), ..self }
+        Store { group: Some(group), ..Store::default() }
     }
 
     #[cfg(test)]
@@ -125,19 +125,19 @@ impl Store {
         Demand::None
     }
 
-    /// Does what a command of the log says. False if it is none that a log has.
-    pub(crate) fn execute_write(&mut self, command: Command<'_>, reply: &mut Vec<u8>) -> bool {
-        let is_write = match (command.iter().next(), command.len()) {
-            (Some(name), 3) if name.eq_ignore_ascii_case(b"SET") => true,
-            (Some(name), 2..) if name.eq_ignore_ascii_case(b"DEL") => true,
-            // The log of a Redis server starts with it.
-            (Some(name), 2) => name.eq_ignore_ascii_case(b"SELECT") && command.get(1) == b"0",
-            _ => false,
-        };
-        if is_write {
-            self.execute(command, reply);
+    /// Does what a command of the log says, which no group collects again. False if it is none that
+    /// a log has.
+    pub(crate) fn replay(&mut self, command: Command<'_>) -> bool {
+        match (command.iter().next(), command.len()) {
+            (Some(name), 3) if name.eq_ignore_ascii_case(b"SET") => {
+                self.set(command.get(1), command.get(2));
+            }
+            (Some(name), 2..) if name.eq_ignore_ascii_case(b"DEL") => {
+                command.iter().skip(1).for_each(|key| drop(self.values.remove(key)));
+            }
+            _ => return false,
         }
-        is_write
+        true
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) {
