@@ -222,3 +222,20 @@ fn a_listener_does_not_ignore_the_setting_for_proxies() {
     assert!(engine.listeners().is_empty());
     TcpListener::bind(address).expect("the listener is closed");
 }
+
+#[test]
+fn an_address_does_not_ignore_the_setting_for_proxies() {
+    struct Nothing;
+    impl Handler for Nothing {
+        type State = ();
+    }
+    let start = |address: &str| {
+        let server = Server::new(|_| Nothing).listen(address).unwrap();
+        server.start_on(&mut Watcher::new().unwrap()).map(drop)
+    };
+    for version in ["v1", "v2", "any"] {
+        let error = start(&format!("tcp://127.0.0.1:0?proxy={version}")).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{version}");
+    }
+    start("tcp://127.0.0.1:0?proxy=false").unwrap();
+}

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use windlass::Handle;
 
+use crate::words::proxy::Versions;
+
 /// Where a server listens.
 #[derive(Debug)]
 pub(crate) enum Place {
@@ -42,6 +44,8 @@ pub(crate) struct Listen {
     pub(crate) reuse_port: bool,
     /// Whether each peer of a UDP port is a session; `None` leaves it to the configuration.
     pub(crate) sessions: Option<bool>,
+    /// The header that a connection begins with; `None` leaves it to the configuration.
+    pub(crate) proxy: Option<Versions>,
 }
 
 /// An error that names the address.
@@ -52,24 +56,25 @@ fn wrong(text: &str, why: &str) -> io::Error {
 impl Listen {
     /// At a place that no other listener shares.
     pub(crate) fn at(place: Place) -> Listen {
-        Listen { place, reuse_port: false, sessions: None }
+        Listen { place, reuse_port: false, sessions: None, proxy: None }
     }
 
     /// What another loop listens at, if it does not share the port.
     pub(crate) fn again(&self) -> Listen {
-        match &self.place {
-            Place::Made(make) => Listen::at(Place::Made(make.clone())),
-            _ => Listen::at(Place::Nowhere),
-        }
+        let place = match &self.place {
+            Place::Made(make) => Place::Made(make.clone()),
+            _ => Place::Nowhere,
+        };
+        Listen { proxy: self.proxy, ..Listen::at(place) }
     }
 
-    /// Reads `SCHEME://ADDRESS[?reuseport=true&sessions=true]`.
+    /// Reads `SCHEME://ADDRESS[?reuseport=true&sessions=true&proxy=v2]`.
     pub(crate) fn parse(text: &str) -> io::Result<Listen> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(wrong(text, "an address begins with a scheme, as tcp://127.0.0.1:80 does"));
         };
         let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (mut reuse_port, mut sessions) = (false, None);
+        let (mut reuse_port, mut sessions, mut proxy) = (false, None, None);
         for setting in query.split('&').filter(|setting| !setting.is_empty()) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, "true"));
             let is_on = match value {
@@ -78,6 +83,18 @@ impl Listen {
                 _ => None,
             };
             match (name, is_on) {
+                ("proxy", _) if scheme.starts_with("udp") => {
+                    return Err(wrong(text, "UDP has no headers of proxies"));
+                }
+                ("proxy", Some(false)) => proxy = Some(Versions::NONE),
+                ("proxy", _) => {
+                    proxy = Some(match value {
+                        "v1" => Versions::V1,
+                        "v2" => Versions::V2,
+                        "any" => Versions::ANY,
+                        _ => return Err(wrong(text, "proxy is v1, v2, any or false")),
+                    });
+                }
                 ("reuseport", Some(is_on)) => reuse_port = is_on,
                 ("sessions", Some(_)) if !scheme.starts_with("udp") => {
                     return Err(wrong(text, "only UDP has sessions"));
@@ -86,7 +103,7 @@ impl Listen {
                 ("reuseport" | "sessions", None) => {
                     return Err(wrong(text, &format!("{name} is true or false")));
                 }
-                _ => return Err(wrong(text, "the settings are reuseport and sessions")),
+                _ => return Err(wrong(text, "the settings are reuseport, sessions and proxy")),
             }
         }
         let place = match scheme {
@@ -104,7 +121,7 @@ impl Listen {
                 return Err(wrong(text, known));
             }
         };
-        Ok(Listen { place, reuse_port, sessions })
+        Ok(Listen { place, reuse_port, sessions, proxy })
     }
 }
 
@@ -174,6 +191,16 @@ mod tests {
         assert_eq!(Listen::parse("udp://:53").unwrap().sessions, None);
         assert!(Listen::parse("tcp://127.0.0.1:80?reuseport=true").unwrap().reuse_port);
         assert!(!Listen::parse("tcp://127.0.0.1:80?reuseport=0").unwrap().reuse_port);
+        for (text, proxy) in [
+            ("tcp://:80", None),
+            ("tcp://:80?proxy=v1", Some(Versions::V1)),
+            ("tcp://:80?reuseport=1&proxy=v2", Some(Versions::V2)),
+            ("unix:///run/echo?proxy=any", Some(Versions::ANY)),
+            ("tcp://:80?proxy=false", Some(Versions::NONE)),
+        ] {
+            let listen = Listen::parse(text).unwrap();
+            assert_eq!((listen.proxy, listen.again().proxy), (proxy, proxy), "{text}");
+        }
         let unix = Listen::parse("unix:///run/echo").unwrap();
         assert!(matches!(unix.place, Place::Unix(path) if path == Path::new("/run/echo")));
     }
@@ -192,6 +219,9 @@ mod tests {
             ("udp://127.0.0.1:80?sessions=perhaps", "sessions is true or false"),
             ("tcp://127.0.0.1:80?sessions=true", "only UDP"),
             ("tcp://127.0.0.1:80?reuseport=perhaps", "true or false"),
+            ("tcp://127.0.0.1:80?proxy", "proxy is v1, v2, any or false"),
+            ("tcp://127.0.0.1:80?proxy=v3", "proxy is v1, v2, any or false"),
+            ("udp://127.0.0.1:80?proxy=v1", "UDP has no headers"),
             ("unix://", "the path is missing"),
             ("unix:///run/echo?reuseport=true", "cannot be shared"),
         ] {

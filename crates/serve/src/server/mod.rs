@@ -43,6 +43,7 @@ use crate::memory::Budget;
 use crate::words::balance::Balance;
 use crate::words::config::Config;
 use crate::words::limits::Limits;
+use crate::words::proxy::Versions;
 
 /// A server with callbacks: a [`Handler`], addresses, and loops.
 ///
@@ -124,6 +125,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// | `?reuseport=true` | several servers can share the port (`SO_REUSEPORT`) |
     /// | `?sessions=true` | each peer of a UDP address is a [session](Engine::bind_datagram) |
     /// | `?sessions=true&reuseport=true` | both |
+    /// | `?proxy=v1`, `v2`, `any` | connections begin with a [header](Config::proxy) of a proxy |
+    /// | `?proxy=false` | they do not, whatever the configuration says |
     ///
     /// Without a host the server listens on all interfaces, at `[::]`. (Where the system lacks
     /// IPv6, it listens at `0.0.0.0`.) Whether `[::]` also takes IPv4 is the default of the system:
@@ -146,7 +149,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// address of this family, the path is missing, or a Unix path has `?reuseport=true`.
     ///
     /// The bind happens in [`run`](Server::run) or [`start_on`](Server::start_on), and fails there.
-    /// On Windows, `?reuseport=true` fails there with `Unsupported`.
+    /// On Windows, `?reuseport=true` fails there with `Unsupported`. On every system `?proxy=v1`
+    /// and the like do so, too: no transport reads headers yet.
     pub fn listen(mut self, address: &str) -> io::Result<Server<F>> {
         self.listens.push(Listen::parse(address)?);
         Ok(self)
@@ -456,6 +460,11 @@ impl<S: Default + 'static> Prepared<S> {
         watcher: &mut Watcher<D>,
         listen: Listen,
     ) -> io::Result<()> {
+        if listen.proxy.is_some_and(|versions| versions != Versions::NONE) {
+            // The transport does not read headers yet. A listener that ignored the setting would
+            // take connections from everybody.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let options = ListenOptions::default().reuse_port(listen.reuse_port);
         self.keeps.push(match listen.place {
             Place::Made(_) => Keeps::Always,

@@ -20,6 +20,7 @@ use crate::handles::work::Executor;
 use crate::memory::Budget;
 use crate::words::balance::Balance;
 use crate::words::config::Config;
+use crate::words::proxy::Versions;
 
 /// The channels between `run` and a loop that starts: the loop reports that it is ready, and then
 /// waits for a go. If the channel closes instead, another loop could not start.
@@ -117,7 +118,8 @@ pub(super) fn named(thread: &str, server: &str) -> String {
 
 /// Whether every loop has a listener of its own at an address.
 enum Sharing {
-    Tcp,
+    /// With this setting for proxies.
+    Tcp(Option<Versions>),
     /// With this setting for sessions.
     Udp(Option<bool>),
     /// The first loop has a listener, and the others have this.
@@ -129,7 +131,7 @@ enum Sharing {
 impl Sharing {
     fn of(listen: &Listen, shares: bool) -> Sharing {
         match listen.place {
-            Place::Tcp(_) if shares => Sharing::Tcp,
+            Place::Tcp(_) if shares => Sharing::Tcp(listen.proxy),
             Place::Udp(_) if listen.reuse_port => Sharing::Udp(listen.sessions),
             Place::Nowhere => Sharing::Nowhere,
             _ => Sharing::No(listen.again()),
@@ -145,13 +147,13 @@ fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
             return Listen::at(Place::Nowhere);
         }
         let address = addresses.next().and_then(Address::ip);
-        let (place, sessions) = match (address, shared) {
-            (Some(ip), Sharing::Tcp) => (Place::Tcp(vec![ip]), None),
-            (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions),
+        let (place, sessions, proxy) = match (address, shared) {
+            (Some(ip), Sharing::Tcp(proxy)) => (Place::Tcp(vec![ip]), None, *proxy),
+            (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions, None),
             (_, Sharing::No(listen)) => return listen.again(),
             _ => return Listen::at(Place::Nowhere),
         };
-        Listen { place, reuse_port: true, sessions }
+        Listen { place, reuse_port: true, sessions, proxy }
     };
     shared.iter().map(listen).collect()
 }

@@ -45,7 +45,8 @@ pub struct Config {
     /// [`SocketOption::SendBuffer`](windlass::net::SocketOption::SendBuffer).
     pub send_buffer: Option<u32>,
     /// How listeners of streams take connections that a proxy passes on, which begin with a header
-    /// of the PROXY protocol. Default none: a connection begins with the data of its peer. A
+    /// of the PROXY protocol. A suffix of [`Server::listen`](crate::Server::listen) can set the
+    /// version for one address. Default none: a connection begins with the data of its peer. A
     /// setting that is made at run time becomes `'static` by [`Box::leak`]. Listening fails with
     /// `Unsupported`: no transport reads headers yet.
     pub proxy: Option<&'static Proxy>,

@@ -35,6 +35,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
+    /// No header: a connection begins with the data of its peer.
+    pub(crate) const NONE: Versions = Versions { v1: false, v2: false };
     pub(crate) const V1: Versions = Versions { v1: true, v2: false };
     pub(crate) const V2: Versions = Versions { v1: false, v2: true };
     pub(crate) const ANY: Versions = Versions { v1: true, v2: true };
