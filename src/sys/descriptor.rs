@@ -9,6 +9,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use libc::{PIPE_BUF, pollfd as PollFd};
 
@@ -351,9 +352,57 @@ pub(crate) fn spare() -> Option<OwnedFd> {
     Some(file.into())
 }
 
+/// Takes a descriptor that the process has inherited, and closes it on exec from now on.
+///
+/// # Errors
+/// `EBADF`; `InvalidInput` for what is closed on exec already.
+pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    /// Two threads do not both find the flag clear.
+    static TAKING: Mutex<()> = Mutex::new(());
+    let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: no memory is passed.
+    let flags = cvt!(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
+    if flags & libc::FD_CLOEXEC != 0 {
+        let why = "the descriptor was not inherited (it is closed on exec), or was taken before";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if number > libc::STDERR_FILENO {
+        // SAFETY: no memory is passed.
+        cvt!(unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) })?;
+        // SAFETY: it is open. No value of std owns it, and no earlier call has taken it: the flag
+        // was clear. The rest is the caller's promise.
+        return Ok(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    let first = libc::STDERR_FILENO + 1;
+    // SAFETY: no memory is passed.
+    let taken = cvt!(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, first) })?;
+    // SAFETY: it was just made, for this value.
+    let taken = unsafe { OwnedFd::from_raw_fd(taken) };
+    // A close would give the number to the next file, and code that prints would write into it.
+    // SAFETY: no memory is passed.
+    cvt!(unsafe { libc::dup2(null.as_raw_fd(), number) })?;
+    Ok(taken)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_inherited_is_taken_once() {
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = inherited(here.as_raw_fd()).unwrap_err();
+        assert_eq!(own.kind(), io::ErrorKind::InvalidInput, "{own}");
+        // What dup(2) makes is not closed on exec, as what came through one.
+        // SAFETY: no memory is passed.
+        let number = unsafe { libc::dup(there.as_raw_fd()) };
+        let taken = inherited(number).unwrap();
+        assert_eq!(taken.as_raw_fd(), number);
+        let again = inherited(number).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::InvalidInput, "{again}");
+        assert_eq!(inherited(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    }
 
     #[test]
     fn polls_bits_go_there_and_back() {

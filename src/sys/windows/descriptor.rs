@@ -232,6 +232,11 @@ pub(crate) fn spare() -> Option<OwnedFd> {
     None
 }
 
+/// Processes do not pass descriptors by their numbers here.
+pub(crate) fn inherited(_: RawFd) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
