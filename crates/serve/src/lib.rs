@@ -84,8 +84,8 @@ pub use engine::Engine;
 pub use handles::{dial::Dial, remote::Remote, stream::Stream, work::Work};
 pub use memory::Budget;
 pub use server::{
-    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,
-    Server, Unfinished, Waker, serve,
+    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Server,
+    ServerLoop, Unfinished, Waker, serve,
 };
 pub use words::balance::Balance;
 pub use words::cause::{Cause, Phase};

@@ -10,7 +10,7 @@ use common::{Harness, PATIENCE};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};
 use windlass::{Address, Buf, Completion, Completions, Done, Op, Source, Watcher};
-use windlass_serve::{Action, Conn, Datagram, Handler, Limits, Refusal, Running, Server};
+use windlass_serve::{Action, Conn, Datagram, Handler, Limits, Refusal, Server, ServerLoop};
 
 every_driver! {
     an_answer_goes_to_the_sender
@@ -70,7 +70,7 @@ impl Handler for Echo {
 /// A server, and datagram sockets on the same watcher.
 struct Post<D: Driver> {
     watcher: Watcher<D>,
-    running: Running<Echo>,
+    running: ServerLoop<Echo>,
     addresses: Vec<Address>,
     got: Vec<Completion>,
 }

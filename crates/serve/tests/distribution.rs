@@ -4,7 +4,7 @@
 use windlass::net::ConnectOptions;
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Completions, Op, Source, Watcher};
-use windlass_serve::{Action, Balance, Conn, Handler, Id, Running, Server};
+use windlass_serve::{Action, Balance, Conn, Handler, Id, Server, ServerLoop};
 
 #[path = "../../../tests/common/seeds.rs"]
 mod seeds;
@@ -24,7 +24,7 @@ const LOOPS: usize = 4;
 /// A server of several loops, and clients on a watcher of their own.
 struct Several {
     watchers: Vec<Watcher>,
-    loops: Vec<Running<Echo>>,
+    loops: Vec<ServerLoop<Echo>>,
     clients: Watcher,
     address: Address,
 }

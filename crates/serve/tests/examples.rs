@@ -13,7 +13,7 @@ use fastrand::Rng;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::sim::{Faults, Sim};
 use windlass::{Completions, Done, DriverKind, Op, Watcher};
-use windlass_serve::{Cause, Config, Engine, Event, Handler, Id, Running, Server};
+use windlass_serve::{Cause, Config, Engine, Event, Handler, Id, Server, ServerLoop};
 
 #[path = "../../../tests/common/seeds.rs"]
 mod seeds;
@@ -45,7 +45,7 @@ fn simulated(seed: u64) -> (Sim, Watcher) {
 }
 
 /// Where the first listener of a server listens.
-fn address<H: Handler>(watcher: &Watcher, server: &mut Running<H>) -> SocketAddr {
+fn address<H: Handler>(watcher: &Watcher, server: &mut ServerLoop<H>) -> SocketAddr {
     let listener = server.engine().listeners()[0];
     watcher.local_address(listener).expect("it listens").ip().expect("at an internet address")
 }
@@ -73,7 +73,7 @@ fn payload(name: u8, from_client: bool) -> Vec<u8> {
 struct Proxied {
     rng: Rng,
     watcher: Watcher,
-    proxy: Running<serve_proxy::Proxy>,
+    proxy: ServerLoop<serve_proxy::Proxy>,
     /// Clients, and the server behind the proxy.
     sides: [Engine<Peer>; 2],
     /// Connections whose timer lets them read again.

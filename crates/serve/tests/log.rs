@@ -389,7 +389,7 @@ fn records_name_their_loop() {
     let mut loops = server.start_on_each(&mut watchers).unwrap();
     let address = watchers[0].local_address(loops[0].engine().listeners()[0]).unwrap();
     let mut done = windlass::Completions::new();
-    let mut turns = |loops: &mut Vec<windlass_serve::Running<Obeys>>| {
+    let mut turns = |loops: &mut Vec<windlass_serve::ServerLoop<Obeys>>| {
         for _ in 0..50 {
             for (one, watcher) in loops.iter_mut().zip(&mut watchers) {
                 watcher.try_wait(&mut done).unwrap();

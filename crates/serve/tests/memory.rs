@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Op, Watcher};
-use windlass_serve::{Action, Config, Conn, Engine, Event, Handler, Id, Limits, Running, Server};
+use windlass_serve::{
+    Action, Config, Conn, Engine, Event, Handler, Id, Limits, Server, ServerLoop,
+};
 
 #[path = "../../../tests/common/alloc.rs"]
 mod alloc;
@@ -153,7 +155,7 @@ impl Handler for Broadcast {
 }
 
 /// A server with so many connections, and their other ends.
-fn broadcast(size: usize, count: usize) -> (Watcher, Running<Broadcast>, Vec<UnixStream>) {
+fn broadcast(size: usize, count: usize) -> (Watcher, ServerLoop<Broadcast>, Vec<UnixStream>) {
     let mut watcher = Watcher::new().expect("a watcher");
     let limits = Limits::new().memory(usize::MAX).idle(None);
     let server = Server::new(|_| Broadcast { size, ids: Vec::new() }).limits(limits);
@@ -168,7 +170,7 @@ fn broadcast(size: usize, count: usize) -> (Watcher, Running<Broadcast>, Vec<Uni
 }
 
 /// One turn in which the message goes to all.
-fn tell_all(watcher: &mut Watcher, running: &mut Running<Broadcast>) {
+fn tell_all(watcher: &mut Watcher, running: &mut ServerLoop<Broadcast>) {
     let first = running.engine().ids().next().expect("a connection");
     assert!(running.engine().wake(first));
     running.turn(watcher);

@@ -17,7 +17,7 @@ use windlass::driver::Driver;
 use windlass::{Address, Completions, Source};
 use windlass_serve::{
     Action, Cause, Config, Conn, Context, Engine, Event, Handler, IoMode, Limits, Origin, Remote,
-    Running, Server,
+    Server, ServerLoop,
 };
 
 every_driver! {
@@ -62,7 +62,7 @@ fn config(most: usize) -> Config {
 /// Two servers on one watcher: `bench` has the listener, and gives what is beyond `most` to `rest`.
 struct Two<D: Driver> {
     bench: Bench<D, Named>,
-    rest: Running<Named>,
+    rest: ServerLoop<Named>,
     listeners: Rc<RefCell<Vec<Option<usize>>>>,
 }
 

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use windlass::net::ConnectOptions;
 use windlass::sim::{Crash, Faults, Sim};
 use windlass::{Address, Completion, Completions, DriverKind, Op, Watcher};
-use windlass_serve::{Cause, Config, Engine, Event, Id, Remote, Running, Server};
+use windlass_serve::{Cause, Config, Engine, Event, Id, Remote, Server, ServerLoop};
 
 use client::Client;
 use common::Started;
@@ -275,7 +275,7 @@ struct World<'w> {
     watcher: &'w mut Watcher,
     shared: Arc<Shared>,
     log: Option<Log>,
-    server: Running<Redis>,
+    server: ServerLoop<Redis>,
     /// Wakes its connections.
     remote: Remote,
     /// Where it listens.

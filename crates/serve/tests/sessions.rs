@@ -14,7 +14,7 @@ use windlass::net::DatagramOptions;
 use windlass::{Address, Buf, Completion, Completions, Done, Op, Source, Watcher};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Datagram, Engine, Event, Handler, Id, Limits,
-    Origin, Phase, Refusal, Remote, Running, Server,
+    Origin, Phase, Refusal, Remote, Server, ServerLoop,
 };
 
 every_driver! {
@@ -127,7 +127,7 @@ impl Handler for Book {
 /// A server, and datagram sockets on the same watcher.
 struct Post<D: Driver> {
     watcher: Watcher<D>,
-    running: Running<Book>,
+    running: ServerLoop<Book>,
     to: Address,
     got: Vec<Completion>,
 }

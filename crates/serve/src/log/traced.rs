@@ -87,7 +87,7 @@ use windlass::{
 /// ```
 ///
 /// A server runs on such a watcher, too: [`Server::start_on`](crate::Server::start_on) takes it,
-/// and [`Running`](crate::Running) has an example of its loop.
+/// and [`ServerLoop`](crate::ServerLoop) has an example of its loop.
 /// [`Server::run`](crate::Server::run) makes plain watchers.
 pub struct Traced<D> {
     inner: D,

@@ -63,7 +63,7 @@ const ROUNDS: usize = 16;
 /// println!("{} connections", server.report().counts.accepted);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Running<H: Handler> {
+pub struct ServerLoop<H: Handler> {
     engine: Engine<H::State>,
     handler: H,
     remote: Remote,
@@ -85,14 +85,14 @@ pub struct Running<H: Handler> {
     unfinished: Vec<Unfinished>,
 }
 
-impl<H: Handler> Running<H> {
+impl<H: Handler> ServerLoop<H> {
     pub(crate) fn new(
         engine: Engine<H::State>,
         handler: H,
         remote: Remote,
         paths: Vec<BoundPath>,
-    ) -> Running<H> {
-        Running {
+    ) -> ServerLoop<H> {
+        ServerLoop {
             engine,
             handler,
             remote,
@@ -125,7 +125,7 @@ impl<H: Handler> Running<H> {
     }
 
     /// Takes a completion of the server. Returns a completion that is not the server's. Call
-    /// [`turn`](Running::turn) after the last completion of a batch.
+    /// [`turn`](ServerLoop::turn) after the last completion of a batch.
     pub fn complete<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -182,8 +182,8 @@ impl<H: Handler> Running<H> {
     }
 
     /// Serves a whole batch, for a loop without other operations. It does the same as
-    /// [`complete`](Running::complete) for each completion and then [`turn`](Running::turn), but it
-    /// drops completions that are not the server's.
+    /// [`complete`](ServerLoop::complete) for each completion and then [`turn`](ServerLoop::turn),
+    /// but it drops completions that are not the server's.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
         let mut batch = done.visit();
         self.guarded(|this| {
@@ -541,9 +541,9 @@ impl<H: Handler> Running<H> {
     }
 }
 
-impl<H: Handler> std::fmt::Debug for Running<H> {
+impl<H: Handler> std::fmt::Debug for ServerLoop<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("engine", &self.engine).finish_non_exhaustive()
+        f.debug_struct("ServerLoop").field("engine", &self.engine).finish_non_exhaustive()
     }
 }
 

@@ -29,7 +29,7 @@ use crate::sys::BoundPath;
 use address::{Listen, Make, Place};
 pub use datagram::Datagram;
 pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
-pub use loops::Running;
+pub use loops::ServerLoop;
 pub use modes::IoMode;
 pub use report::{Report, Unfinished};
 pub use serve::{Waker, serve};
@@ -328,7 +328,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Starts the server on a watcher of the program. The program passes the completions to the
-    /// [`Running`] server. The server has one loop: [`loops`](Server::loops) has no effect.
+    /// [`ServerLoop`] server. The server has one loop: [`loops`](Server::loops) has no effect.
     ///
     /// # Errors
     ///
@@ -336,7 +336,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// - As for [`Watcher::listen_with`] and [`Watcher::bind_datagram`]: an address cannot be
     ///   bound.
     /// - As for [`Watcher::set_option`]: the system refuses an option of the [`Config`].
-    pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<Running<H>> {
+    pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<H>> {
         let mut started = self.start_on_each(std::slice::from_mut(watcher))?;
         Ok(started.remove(0))
     }
@@ -352,7 +352,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     pub fn start_on_each<D: Driver>(
         self,
         watchers: &mut [Watcher<D>],
-    ) -> io::Result<Vec<Running<H>>> {
+    ) -> io::Result<Vec<ServerLoop<H>>> {
         assert!((1..=MOST_LOOPS).contains(&watchers.len()), "1 to 1024 watchers");
         if self.listens.is_empty() {
             return Err(invalid("nothing to serve"));
@@ -519,7 +519,7 @@ impl<S: Default + 'static> Prepared<S> {
         remote: &Remote,
         policy: Balance,
         addresses: &[Address],
-    ) -> Running<H> {
+    ) -> ServerLoop<H> {
         let own = remote.loops.iter().position(|one| Arc::ptr_eq(one, &self.remote.loops[0]));
         // A thread of an `IoMode` is none of the loops, and has no listeners.
         if let Some(own) = own
@@ -536,7 +536,7 @@ impl<S: Default + 'static> Prepared<S> {
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
         self.engine.set_server();
-        let mut running = Running::new(self.engine, handler, remote.clone(), self.paths);
+        let mut running = ServerLoop::new(self.engine, handler, remote.clone(), self.paths);
         running.begin(watcher, addresses);
         running
     }

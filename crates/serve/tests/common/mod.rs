@@ -18,7 +18,7 @@ use windlass::{
     Address, Buf, Builder, Completion, Completions, Done, DriverKind, Error, ErrorKind, Op,
     Refusal, Source, Watcher,
 };
-use windlass_serve::{Handler, Running, Server};
+use windlass_serve::{Handler, Server, ServerLoop};
 
 /// A driver under test.
 pub trait Harness {
@@ -226,7 +226,7 @@ impl Clients {
 /// A server and its clients.
 pub struct Bench<D: Driver, H: Handler> {
     pub watcher: Watcher<D>,
-    pub running: Running<H>,
+    pub running: ServerLoop<H>,
     pub clients: Clients,
     pub addresses: Vec<Address>,
 }

@@ -16,7 +16,9 @@ use windlass::net::ConnectOptions;
 use windlass::{
     Address, Buf, Builder, Completion, Completions, Op, Refusal, Source, Submitter, Watcher,
 };
-use windlass_serve::{Action, Config, Context, Handler, IoMode, Remote, Report, Running, Server};
+use windlass_serve::{
+    Action, Config, Context, Handler, IoMode, Remote, Report, Server, ServerLoop,
+};
 
 use super::{CLIENT, Client, Clients, Faulty, Harness, PATIENCE, SYSTEM_BUFFER, Simulated, System};
 
@@ -58,7 +60,7 @@ impl<T: System, M> Harness for In<T, M> {
 /// Where a server runs.
 pub enum Place<H: Handler> {
     /// On the watcher of the test.
-    Here(Box<Running<H>>),
+    Here(Box<ServerLoop<H>>),
     /// On threads of its own. The report comes at the end.
     There(Receiver<Report>),
 }
