@@ -1,0 +1,173 @@
+//! A loop that listens, and does not serve yet: the others may still fail.
+
+use std::io;
+use std::sync::Arc;
+
+use windlass::driver::Driver;
+use windlass::net::{DatagramOptions, ListenOptions};
+use windlass::{Address, Watcher};
+
+use super::address::{Listen, Place};
+use super::handler::Handler;
+use super::loops::ServerLoop;
+use crate::engine::Engine;
+use crate::engine::balance::Balancer;
+use crate::handles::remote::Remote;
+use crate::memory::Budget;
+use crate::sys::BoundPath;
+use crate::words::balance::Balance;
+use crate::words::config::Config;
+use crate::words::proxy::Versions;
+
+/// A loop that listens, and does not serve yet.
+pub(super) struct Prepared<S> {
+    pub(super) engine: Engine<S>,
+    pub(super) remote: Remote,
+    pub(super) addresses: Vec<Address>,
+    paths: Vec<BoundPath>,
+    /// Which listeners leave their connections to this loop.
+    keeps: Vec<Keeps>,
+}
+
+/// When a loop serves all connections that its listener accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Never,
+    /// With [`Balance::ReusePort`]: other loops share the port.
+    IfShared,
+    Always,
+}
+
+impl<S: Default + 'static> Prepared<S> {
+    pub(super) fn new<D: Driver>(
+        index: usize,
+        watcher: &mut Watcher<D>,
+        config: Config,
+        budget: Budget,
+        listens: Vec<Listen>,
+    ) -> io::Result<Prepared<S>> {
+        let mut engine = Engine::of_loop(config, index, budget);
+        let remote = engine.remote(watcher);
+        let mut prepared = Prepared {
+            engine,
+            remote,
+            addresses: Vec::new(),
+            paths: Vec::new(),
+            keeps: Vec::new(),
+        };
+        match prepared.listen_at_all(index, watcher, listens) {
+            Ok(()) => Ok(prepared),
+            Err(error) => {
+                // The program keeps its watcher, which would keep the other listeners open.
+                prepared.engine.stop_listening(watcher);
+                Err(error)
+            }
+        }
+    }
+
+    fn listen_at_all<D: Driver>(
+        &mut self,
+        index: usize,
+        watcher: &mut Watcher<D>,
+        listens: Vec<Listen>,
+    ) -> io::Result<()> {
+        for listen in listens {
+            self.listen(index, watcher, listen)?;
+        }
+        for source in self.engine.listeners().iter().filter(|source| !source.is_none()) {
+            self.addresses.push(watcher.local_address(*source)?);
+        }
+        Ok(())
+    }
+
+    /// Listens at one address.
+    fn listen<D: Driver>(
+        &mut self,
+        index: usize,
+        watcher: &mut Watcher<D>,
+        listen: Listen,
+    ) -> io::Result<()> {
+        if listen.proxy.is_some_and(|versions| versions != Versions::NONE) {
+            // The transport does not read headers yet. A listener that ignored the setting would
+            // take connections from everybody.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let options = ListenOptions::default().reuse_port(listen.reuse_port);
+        self.keeps.push(match listen.place {
+            Place::Made(_) => Keeps::Always,
+            _ if listen.reuse_port => Keeps::IfShared,
+            _ => Keeps::Never,
+        });
+        match listen.place {
+            Place::Tcp(addresses) => {
+                let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+                for address in addresses {
+                    match self.engine.listen(watcher, address, options) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Place::Udp(addresses) => {
+                let options = DatagramOptions::default().reuse_port(listen.reuse_port);
+                let sessions = listen.sessions.unwrap_or(self.engine.has_udp_sessions());
+                let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+                for address in addresses {
+                    let address = address.into();
+                    match self.engine.bind_datagram_as(watcher, address, options, sessions) {
+                        Ok(_) => return Ok(()),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Place::Unix(path) => {
+                self.engine.listen(watcher, Address::unix(&path)?, options)?;
+                self.paths.push(BoundPath::new(path));
+                Ok(())
+            }
+            Place::Listener(handle) => self.engine.add_listener(watcher, handle).map(|_| ()),
+            Place::Made(make) => {
+                let handle = (make.0)(index)?;
+                self.engine.add_listener(watcher, handle).map(|_| ())
+            }
+            Place::Nowhere => {
+                self.engine.skip_listener();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn start<D: Driver, H: Handler<State = S>>(
+        mut self,
+        watcher: &mut Watcher<D>,
+        handler: H,
+        remote: &Remote,
+        policy: Balance,
+        addresses: &[Address],
+    ) -> ServerLoop<H> {
+        let own = remote.loops.iter().position(|one| Arc::ptr_eq(one, &self.remote.loops[0]));
+        // A thread of an `IoMode` is none of the loops, and has no listeners.
+        if let Some(own) = own
+            && (remote.loops() > 1 || remote.threads.is_some())
+        {
+            let is_kept = |keeps: &Keeps| match keeps {
+                Keeps::Never => false,
+                Keeps::IfShared => policy == Balance::ReusePort,
+                Keeps::Always => true,
+            };
+            let kept = self.keeps.iter().map(is_kept).collect();
+            let loops = Arc::clone(&remote.loops);
+            let threads = remote.threads.clone();
+            self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
+        }
+        self.engine.set_server();
+        let mut running = ServerLoop::new(self.engine, handler, remote.clone(), self.paths);
+        running.begin(watcher, addresses);
+        running
+    }
+}
+
+/// Where the balancer begins. It needs no secret: a peer does not gain by its choice of a loop.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
