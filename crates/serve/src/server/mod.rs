@@ -336,6 +336,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// - As for [`Watcher::listen_with`] and [`Watcher::bind_datagram`]: an address cannot be
     ///   bound.
     /// - As for [`Watcher::set_option`]: the system refuses an option of the [`Config`].
+    ///
+    /// After an error, the server listens nowhere.
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<H>> {
         let mut started = self.start_on_each(std::slice::from_mut(watcher))?;
         Ok(started.remove(0))
@@ -363,10 +365,21 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         let config = self.configuration();
         let budget = Budget::new(config.limits.memory);
         let others: Vec<Listen> = self.listens.iter().map(Listen::again).collect();
+        // A panic here leaves nothing behind on the program's watchers.
+        let handlers: Vec<H> = (0..watchers.len()).map(&self.make).collect();
         let mut listens = self.listens;
-        let mut loops = Vec::new();
-        for (index, watcher) in watchers.iter_mut().enumerate() {
-            loops.push(Prepared::new(index, watcher, config, budget.clone(), listens)?);
+        let mut loops: Vec<Prepared<H::State>> = Vec::new();
+        for index in 0..watchers.len() {
+            match Prepared::new(index, &mut watchers[index], config, budget.clone(), listens) {
+                Ok(prepared) => loops.push(prepared),
+                Err(error) => {
+                    // The program keeps its watchers, which would keep the listeners open.
+                    for (prepared, watcher) in loops.iter_mut().zip(&mut *watchers) {
+                        prepared.engine.stop_listening(watcher);
+                    }
+                    return Err(error);
+                }
+            }
             listens = others.iter().map(Listen::again).collect();
         }
         let addresses = loops[0].addresses.clone();
@@ -374,8 +387,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         let balance =
             if self.balance == Balance::ReusePort { Balance::RoundRobin } else { self.balance };
         let mut all = Vec::new();
-        for (index, (mut prepared, watcher)) in loops.into_iter().zip(watchers).enumerate() {
-            let handler = (self.make)(index);
+        for ((mut prepared, watcher), handler) in loops.into_iter().zip(watchers).zip(handlers) {
             if let Some(executor) = &self.executor {
                 prepared.engine.share_executor(Arc::clone(executor));
             }
