@@ -12,9 +12,9 @@
 
 use std::io;
 
-use windlass::{Address, Buf};
+use windlass::Buf;
 use windlass_serve::framing::{Input, Lines};
-use windlass_serve::{Action, Conn, Context, Handler, Id, IoMode, Server};
+use windlass_serve::{Action, Conn, Handler, Id, IoMode, Server};
 
 #[path = "common/mod.rs"]
 mod common;
@@ -22,7 +22,7 @@ mod common;
 /// The longest command, in bytes.
 const LONGEST: usize = 100;
 
-struct Commands(common::Started);
+struct Commands;
 
 /// A client: its lines.
 struct Client {
@@ -38,11 +38,6 @@ impl Default for Client {
 
 impl Handler for Commands {
     type State = Client;
-
-    fn serving(&mut self, server: &mut Context<'_, Client>, addresses: &[Address]) -> Action {
-        common::serving(&self.0, server.remote(), addresses);
-        Action::None
-    }
 
     fn data(&mut self, c: &mut Conn<'_, Client>, data: Buf) -> Action {
         c.state().input.push(data);
@@ -86,8 +81,7 @@ fn main() -> io::Result<()> {
     let usage = "mixed_modes [--port N] [--loops N] [--threads N]";
     let mut options = common::Options::new(usage);
     let threads = options.take("--threads").unwrap_or(100);
-    let setup = common::Setup::new(options, 7007, 1)?;
-    let started = &setup.started;
-    let server = Server::new(|_| Commands(started.clone()));
+    let setup = common::Setup::new(options, 7007, 1);
+    let server = Server::new(|_| Commands);
     setup.run(server.io_mode(IoMode::Mixed { threads }))
 }

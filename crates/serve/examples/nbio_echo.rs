@@ -9,21 +9,16 @@
 
 use std::io;
 
-use windlass::{Address, Buf};
-use windlass_serve::{Action, Conn, Context, Datagram, Handler, IoMode, Server};
+use windlass::Buf;
+use windlass_serve::{Action, Conn, Datagram, Handler, IoMode, Server};
 
 #[path = "common/mod.rs"]
 mod common;
 
-struct Echo(common::Started);
+struct Echo;
 
 impl Handler for Echo {
     type State = ();
-
-    fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
-        common::serving(&self.0, server.remote(), addresses);
-        Action::None
-    }
 
     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
         c.write(data);
@@ -49,9 +44,8 @@ fn main() -> io::Result<()> {
         }
     }
     let also: Option<String> = options.take("--also");
-    let setup = common::Setup::new(options, 7007, 1)?;
-    let started = &setup.started;
-    let mut server = Server::new(|_loop| Echo(started.clone())).io_mode(mode);
+    let setup = common::Setup::new(options, 7007, 1);
+    let mut server = Server::new(|_loop| Echo).io_mode(mode);
     if let Some(address) = also {
         server = server.listen(&address)?;
     }

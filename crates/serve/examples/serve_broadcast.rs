@@ -14,7 +14,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass::Address;
 use windlass_serve::{Action, Config, Conn, Context, Handler, Id, Limits, Server};
 
 #[path = "common/mod.rs"]
@@ -25,7 +24,6 @@ pub(crate) const MOST: usize = 64 << 10;
 
 /// The handler of a loop.
 pub(crate) struct Broadcast {
-    pub(crate) started: common::Started,
     pub(crate) interval: Duration,
     pub(crate) size: usize,
     pub(crate) number: u64,
@@ -43,11 +41,6 @@ pub(crate) fn config() -> Config {
 
 impl Handler for Broadcast {
     type State = Missed;
-
-    fn serving(&mut self, server: &mut Context<'_, Missed>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
 
     fn tick(&mut self, server: &mut Context<'_, Missed>) -> (Option<Duration>, Action) {
         self.number += 1;
@@ -86,10 +79,7 @@ fn main() -> io::Result<()> {
     );
     let interval = Duration::from_millis(options.take("--interval").unwrap_or(1000));
     let size: usize = options.take("--size").unwrap_or(64);
-    let setup = common::Setup::new(options, 7009, 1)?;
-    let new = |_loop| {
-        let started = setup.started.clone();
-        Broadcast { started, interval, size, number: 0, ids: vec![] }
-    };
+    let setup = common::Setup::new(options, 7009, 1);
+    let new = move |_loop| Broadcast { interval, size, number: 0, ids: vec![] };
     setup.run(Server::new(new).config(config()))
 }

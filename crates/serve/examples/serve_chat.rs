@@ -12,7 +12,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use windlass::{Address, Buf};
+use windlass::Buf;
 use windlass_serve::framing::{Input, Lines};
 use windlass_serve::{
     Action, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Refusal, Server,
@@ -38,7 +38,6 @@ impl Room {
 /// The handler of a loop.
 pub(crate) struct Chat {
     pub(crate) room: Arc<Room>,
-    pub(crate) started: common::Started,
 }
 
 /// A client: its lines.
@@ -78,11 +77,6 @@ impl Chat {
 impl Handler for Chat {
     type State = Client;
 
-    fn serving(&mut self, server: &mut Context<'_, Client>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
-
     fn opened(&mut self, c: &mut Conn<'_, Client>, _origin: Origin) -> Action {
         let number = c.id().number();
         c.write(format!("you are {number}\n"));
@@ -118,8 +112,8 @@ impl Handler for Chat {
 #[allow(dead_code)] // tests use the handler
 fn main() -> io::Result<()> {
     let options = common::Options::new("serve_chat [--port N] [--loops N]");
-    let setup = common::Setup::new(options, 7010, 2)?;
+    let setup = common::Setup::new(options, 7010, 2);
     let room = Arc::new(Room::default());
-    let new = |_loop| Chat { room: room.clone(), started: setup.started.clone() };
+    let new = move |_loop| Chat { room: room.clone() };
     setup.run(Server::new(new).config(config()))
 }

@@ -12,8 +12,8 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use windlass::Buf;
 use windlass::net::ConnectOptions;
-use windlass::{Address, Buf};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Server,
 };
@@ -28,7 +28,6 @@ pub(crate) const HIGH: usize = if cfg!(test) { 16 << 10 } else { 256 << 10 };
 /// The handler of a loop.
 pub(crate) struct Proxy {
     pub(crate) to: Vec<SocketAddr>,
-    pub(crate) started: common::Started,
 }
 
 /// The other side of a connection; `None` before it is known, and after it has ended.
@@ -40,11 +39,6 @@ pub(crate) fn config() -> Config {
 
 impl Handler for Proxy {
     type State = Other;
-
-    fn serving(&mut self, server: &mut Context<'_, Other>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
 
     fn opened(&mut self, c: &mut Conn<'_, Other>, origin: Origin) -> Action {
         if origin.listener.is_none() {
@@ -116,8 +110,8 @@ impl Handler for Proxy {
 fn main() -> io::Result<()> {
     let mut options = common::Options::new("serve_proxy [--to HOST:PORT] [--port N] [--loops N]");
     let to: String = options.take("--to").unwrap_or("127.0.0.1:7007".into());
-    let setup = common::Setup::new(options, 7008, 1)?;
+    let setup = common::Setup::new(options, 7008, 1);
     let to: Vec<SocketAddr> = to.to_socket_addrs()?.collect();
-    let new = |_loop| Proxy { to: to.clone(), started: setup.started.clone() };
+    let new = move |_loop| Proxy { to: to.clone() };
     setup.run(Server::new(new).config(config()))
 }

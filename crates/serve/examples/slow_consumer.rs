@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use windlass::Address;
 use windlass_serve::{
     Action, Closed, Config, Conn, Context, Handler, Id, IoMode, Limits, Origin, Refusal, Remote,
     Server,
@@ -51,17 +50,11 @@ impl std::str::FromStr for Slow {
 
 /// The handler of a loop: it keeps the list of clients.
 struct Members {
-    started: common::Started,
     clients: Clients,
 }
 
 impl Handler for Members {
     type State = ();
-
-    fn serving(&mut self, server: &mut Context<'_, ()>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
 
     fn opened(&mut self, c: &mut Conn<'_, ()>, _origin: Origin) -> Action {
         lock(&self.clients).insert(c.id(), 0);
@@ -116,22 +109,21 @@ fn main() -> io::Result<()> {
     let slow: Slow = options.take("--slow").unwrap_or(Slow::Drop);
     let interval = Duration::from_millis(options.take("--interval").unwrap_or(100));
     let size: usize = options.take("--size").unwrap_or(1024);
-    let setup = common::Setup::new(options, 7013, 1)?;
+    let setup = common::Setup::new(options, 7013, 1);
     let (started, clients) = (Arc::clone(&setup.started), Clients::default());
     let members = Arc::clone(&clients);
     thread::spawn(move || {
         let mut slow_ones = 0;
         for number in 1.. {
             thread::sleep(interval);
-            let Some(server) = started.get() else { continue };
-            let refused = feed(server, &clients, slow, number, size);
+            let refused = feed(started.wait(), &clients, slow, number, size);
             if refused != slow_ones {
                 println!("{refused} clients do not read");
             }
             slow_ones = refused;
         }
     });
-    let new = |_| Members { started: setup.started.clone(), clients: Arc::clone(&members) };
+    let new = move |_| Members { clients: Arc::clone(&members) };
     let limits = Limits::new().cap(CAP).close(Duration::from_secs(1));
     setup.run(Server::new(new).config(Config::new().limits(limits)).io_mode(mode))
 }

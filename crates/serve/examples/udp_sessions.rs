@@ -12,7 +12,7 @@
 use std::io;
 use std::time::Duration;
 
-use windlass::{Address, Buf};
+use windlass::Buf;
 use windlass_serve::{Action, Closed, Config, Conn, Context, Handler, Limits, Origin, Server};
 
 #[path = "common/mod.rs"]
@@ -20,7 +20,6 @@ mod common;
 
 /// The handler of a loop.
 pub(crate) struct Sessions {
-    pub(crate) started: common::Started,
     /// Whether it prints the beginning and the end of each session.
     pub(crate) is_loud: bool,
 }
@@ -39,11 +38,6 @@ pub(crate) fn config(idle: Duration, sessions: usize) -> Config {
 
 impl Handler for Sessions {
     type State = Peer;
-
-    fn serving(&mut self, server: &mut Context<'_, Peer>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
 
     fn opened(&mut self, c: &mut Conn<'_, Peer>, origin: Origin) -> Action {
         if let (true, Some(peer)) = (self.is_loud, origin.peer) {
@@ -79,8 +73,8 @@ fn main() -> io::Result<()> {
         common::Options::new("udp_sessions [--port N] [--loops N] [--idle SECONDS] [--sessions N]");
     let idle = Duration::from_secs(options.take("--idle").unwrap_or(120));
     let sessions = options.take("--sessions").unwrap_or(65_536);
-    let setup = common::Setup::new(options, 7012, 1)?;
-    let new = |_loop| Sessions { started: setup.started.clone(), is_loud: true };
+    let setup = common::Setup::new(options, 7012, 1);
+    let new = |_loop| Sessions { is_loud: true };
     let server = Server::new(new).config(config(idle, sessions));
     let report = setup.serve(server, "udp", "?reuseport=true")?;
     let counts = report.counts;

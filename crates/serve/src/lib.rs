@@ -26,6 +26,8 @@
 //! | two servers that share a listener | [`Engine::overflow_to`] |
 //! | records of connections, limits and panics | [`Config::log`], [`log`] |
 //! | what was served, and what was lost | [`Report`], [`Counts`] |
+//! | a server beside other code of `main` | [`Server::start`], [`Running`] |
+//! | signals | [`Server::signals`], [`Server::on_signal`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
 //! for the time that each phase of a connection takes. They send the output before they close. Both
@@ -84,8 +86,8 @@ pub use engine::Engine;
 pub use handles::{dial::Dial, remote::Remote, stream::Stream, work::Work};
 pub use memory::Budget;
 pub use server::{
-    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Server,
-    ServerLoop, Unfinished, Waker, serve,
+    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,
+    Server, ServerLoop, Unfinished, Waker, serve,
 };
 pub use words::balance::Balance;
 pub use words::cause::{Cause, Phase};

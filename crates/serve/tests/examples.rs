@@ -90,7 +90,7 @@ impl Proxied {
         let mut sides = [Engine::new(config), Engine::new(config)];
         sides[1].listen(&mut watcher, ([127, 0, 0, 1], 0), ListenOptions::default())?;
         let to = watcher.local_address(sides[1].listeners()[0])?.ip().expect("an address");
-        let new = |_| serve_proxy::Proxy { to: vec![to], started: Arc::default() };
+        let new = |_| serve_proxy::Proxy { to: vec![to] };
         let mut proxy =
             Server::new(new).config(serve_proxy::config()).listen(ANY)?.start_on(&mut watcher)?;
         let at = address(&watcher, &mut proxy);
@@ -278,7 +278,6 @@ fn a_stalled_listener_delays_no_other_one() {
     sim.set_patience(Duration::ZERO);
     let mut watcher = Watcher::simulated(&sim);
     let new = |_| serve_broadcast::Broadcast {
-        started: Arc::default(),
         interval: Duration::from_millis(10),
         size: SIZE,
         number: 0,
@@ -392,7 +391,7 @@ fn chat(seed: u64) -> io::Result<u64> {
     let mut watchers = vec![first];
     watchers.extend((1..loops).map(|_| Watcher::simulated(&sim)));
     let room = Arc::new(serve_chat::Room::default());
-    let new = |_| serve_chat::Chat { room: Arc::clone(&room), started: Arc::default() };
+    let new = |_| serve_chat::Chat { room: Arc::clone(&room) };
     let mut servers =
         Server::new(new).config(serve_chat::config()).listen(ANY)?.start_on_each(&mut watchers)?;
     let at = address(&watchers[0], &mut servers[0]);
@@ -478,7 +477,7 @@ fn sessions(mut watcher: Watcher, seed: u64) -> io::Result<()> {
     const PEERS: usize = 5;
     const IDLE: Duration = Duration::from_millis(500);
     let mut rng = Rng::with_seed(seed);
-    let new = |_| udp_sessions::Sessions { started: Arc::default(), is_loud: false };
+    let new = |_| udp_sessions::Sessions { is_loud: false };
     let server = Server::new(new).config(udp_sessions::config(IDLE, PEERS));
     let mut server = server.listen("udp://127.0.0.1:0")?.start_on(&mut watcher)?;
     let to = address(&watcher, &mut server);

@@ -17,7 +17,6 @@ use windlass::{Address, Completion, Completions, DriverKind, Op, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Remote, Server, ServerLoop};
 
 use client::Client;
-use common::Started;
 use journal::{Care, Journal};
 use log::{Log, Shared};
 use redis::Redis;
@@ -347,15 +346,14 @@ impl<'w> World<'w> {
         };
         let shared = Arc::new(Shared::new(store));
         let log = journal.map(|journal| Log::new(Arc::clone(&shared), journal));
-        let started = Started::default();
-        let new = |_| Redis::new(Arc::clone(&shared), Arc::clone(&started), resp::USUAL_BULK);
+        let new = |_| Redis::new(Arc::clone(&shared), resp::USUAL_BULK);
         let mut server = Server::new(new)
             .config(redis::config(resp::USUAL_BULK))
             .listen("tcp://127.0.0.1:0")?
             .start_on(watcher)?;
         let listener = server.engine().listeners()[0];
         let at = watcher.local_address(listener)?;
-        let remote = started.get().expect("it has started").clone();
+        let remote = server.remote();
         Ok(World {
             rng,
             seed,
@@ -747,7 +745,7 @@ fn a_long_value_comes_back_and_a_longer_one_is_refused() {
     sim.set_patience(Duration::ZERO);
     let mut watcher = Watcher::simulated(&sim);
     let shared = Arc::new(Shared::new(Store::default()));
-    let mut server = Server::new(|_| Redis::new(Arc::clone(&shared), Started::default(), MOST))
+    let mut server = Server::new(|_| Redis::new(Arc::clone(&shared), MOST))
         .config(redis::config(MOST))
         .listen("tcp://127.0.0.1:0")
         .and_then(|server| server.start_on(&mut watcher))

@@ -1,12 +1,9 @@
-//! Code that the examples share: options on the command line, a listener, and an end on SIGINT and
-//! SIGTERM.
+//! Code that the examples share: options on the command line, and a listener.
 #![allow(dead_code)] // each example uses its own part
 
 use std::io;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 
-use windlass::process::signal;
-use windlass::{Address, Completions, Op, Watcher};
 use windlass_serve::{Handler, Remote, Report, Server};
 
 #[path = "../../../../examples/common/options.rs"]
@@ -14,74 +11,53 @@ mod options;
 
 pub(crate) use options::Options;
 
-/// The options that all examples have, and the handle that ends the server.
+/// The options that all examples have, and the handle that reaches the server.
 pub(crate) struct Setup {
     port: u16,
     loops: usize,
     pub(crate) started: Started,
 }
 
+/// The handle of a server for other threads, once it serves.
+pub(crate) type Started = Arc<OnceLock<Remote>>;
+
 impl Setup {
     /// Takes `--port` and `--loops`, or these defaults. If any option is left over, prints the
-    /// usage and exits. Then watches SIGINT and SIGTERM.
-    pub(crate) fn new(mut options: Options, port: u16, loops: usize) -> io::Result<Setup> {
+    /// usage and exits.
+    pub(crate) fn new(mut options: Options, port: u16, loops: usize) -> Setup {
         let port = options.take("--port").unwrap_or(port);
         let loops = options.take("--loops").unwrap_or(loops);
         options.end();
-        Ok(Setup { port, loops, started: end_on_signals()? })
+        Setup { port, loops, started: Started::default() }
     }
 
     /// Serves until the server ends, and prints the number of its connections.
-    pub(crate) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
-        &self,
-        server: Server<F>,
-    ) -> io::Result<()> {
+    pub(crate) fn run<H, F>(&self, server: Server<F>) -> io::Result<()>
+    where
+        H: Handler,
+        F: Fn(usize) -> H + Send + Sync + 'static,
+    {
         let report = self.serve(server, "tcp", "")?;
         println!("{} connections", report.counts.accepted);
         Ok(())
     }
 
-    /// Serves at a port of this scheme, with these settings of the address.
-    pub(crate) fn serve<H: Handler, F: Fn(usize) -> H + Sync>(
+    /// Serves at a port of this scheme, with these settings of the address, until SIGINT or SIGTERM
+    /// comes.
+    pub(crate) fn serve<H, F>(
         &self,
         server: Server<F>,
         scheme: &str,
         settings: &str,
-    ) -> io::Result<Report> {
+    ) -> io::Result<Report>
+    where
+        H: Handler,
+        F: Fn(usize) -> H + Send + Sync + 'static,
+    {
         let address = format!("{scheme}://127.0.0.1:{}{settings}", self.port);
-        server.loops(self.loops).listen(&address)?.run()
-    }
-}
-
-/// The handle of a server for other threads, once it serves.
-pub(crate) type Started = Arc<OnceLock<Remote>>;
-
-/// Shuts the server down on SIGINT and SIGTERM. Call it before the server starts: later, a burst of
-/// connections could use up the descriptors that this function needs.
-fn end_on_signals() -> io::Result<Started> {
-    let started = Started::default();
-    let server = Arc::clone(&started);
-    let (tell, is_ready) = mpsc::channel();
-    Watcher::builder().spawn("signals", move |mut watcher| {
-        let source = watcher.signals(&[signal::SIGINT, signal::SIGTERM])?;
-        watcher.submit(Op::signal(source))?;
-        tell.send(()).expect("the caller waits for it");
-        watcher.wait(&mut Completions::new())?;
-        match server.get() {
-            Some(server) => server.shutdown(),
-            None => std::process::exit(0),
-        }
-        Ok(())
-    })?;
-    match is_ready.recv() {
-        Ok(()) => Ok(started),
-        Err(_) => Err(io::Error::other("SIGINT and SIGTERM cannot be watched")),
-    }
-}
-
-/// For a handler's `serving`: each loop calls it, and the first one prints the addresses.
-pub(crate) fn serving(started: &Started, server: &Remote, addresses: &[Address]) {
-    if started.set(server.clone()).is_ok() {
-        addresses.iter().for_each(|address| println!("listening on {address}"));
+        let running = server.loops(self.loops).listen(&address)?.start()?;
+        self.started.get_or_init(|| running.remote());
+        running.addresses().iter().for_each(|address| println!("listening on {address}"));
+        running.wait()
     }
 }

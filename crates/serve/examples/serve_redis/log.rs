@@ -161,7 +161,8 @@ pub(crate) fn start(path: &Path, shared: &Arc<Shared>, server: &Started) -> io::
         drop(store);
         let (journal, cut) = opened?;
         tell.send(cut).expect("the caller waits for it");
-        let server = || server.get().expect("commands come when the server has started");
+        // Commands may come before `start` has returned.
+        let server = || server.wait();
         let wake = |id| {
             server().wake(id);
         };

@@ -96,7 +96,7 @@ fn main() -> io::Result<()> {
     let appends = options.take("--appendonly").unwrap_or(Switch(false));
     let path = options.take("--appendfilename").unwrap_or(PathBuf::from("appendonly.aof"));
     let MaxBulk(most_bulk) = options.take("--max-bulk").unwrap_or(MaxBulk(resp::USUAL_BULK));
-    let setup = common::Setup::new(options, 6380, 1)?;
+    let setup = common::Setup::new(options, 6380, 1);
     let store = if appends.0 { Store::logged() } else { Store::default() };
     let shared = Arc::new(Shared::new(store));
     let about = |error| io::Error::other(format!("{}: {error}", path.display()));
@@ -110,7 +110,8 @@ fn main() -> io::Result<()> {
         }
         log = Some(running);
     }
-    let new = |_loop| Redis::new(Arc::clone(&shared), Arc::clone(&setup.started), most_bulk);
+    let of_loops = Arc::clone(&shared);
+    let new = move |_loop| Redis::new(Arc::clone(&of_loops), most_bulk);
     setup.run(Server::new(new).config(redis::config(most_bulk)))?;
     shared.end();
     // After a failed write or sync, this says why the server has ended.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use windlass::{Address, Buf};
-use windlass_serve::{Action, Config, Conn, Context, Handler, Limits, Origin};
+use windlass::Buf;
+use windlass_serve::{Action, Config, Conn, Handler, Limits, Origin};
 
 use crate::client::{Client, End, MOST_REPLIES};
-use crate::common::{self, Started};
 use crate::log::Shared;
 use crate::resp::BESIDE;
 
@@ -16,7 +15,6 @@ const COPIED: usize = 16 << 10;
 /// The handler of a loop.
 pub(crate) struct Redis {
     shared: Arc<Shared>,
-    started: Started,
     /// The longest string of a command, in bytes.
     most_bulk: usize,
     /// Memory for replies.
@@ -34,8 +32,8 @@ pub(crate) fn config(most_bulk: usize) -> Config {
 }
 
 impl Redis {
-    pub(crate) fn new(shared: Arc<Shared>, started: Started, most_bulk: usize) -> Redis {
-        Redis { shared, started, most_bulk, out: Vec::new() }
+    pub(crate) fn new(shared: Arc<Shared>, most_bulk: usize) -> Redis {
+        Redis { shared, most_bulk, out: Vec::new() }
     }
 
     fn serve(&mut self, c: &mut Conn<'_, Client>) -> Action {
@@ -67,11 +65,6 @@ impl Redis {
 
 impl Handler for Redis {
     type State = Client;
-
-    fn serving(&mut self, server: &mut Context<'_, Client>, addresses: &[Address]) -> Action {
-        common::serving(&self.started, server.remote(), addresses);
-        Action::None
-    }
 
     fn opened(&mut self, c: &mut Conn<'_, Client>, _: Origin) -> Action {
         c.state().limit(self.most_bulk);

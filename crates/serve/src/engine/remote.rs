@@ -90,6 +90,8 @@ impl<S> Engine<S> {
                 Command::Dial(asked) => self.take_dial(*asked),
                 Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
                 Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
+                // A server closes its connections itself, behind what its handlers write.
+                Command::Stop if self.has_server => self.stop_asked = true,
                 Command::Stop => {
                     self.stop_asked = true;
                     let ids: Vec<Id> = self.ids().collect();

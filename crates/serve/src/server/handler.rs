@@ -69,6 +69,14 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// The shutdown begins: the loop accepts no more connections, and closes those that are open
+    /// when their output is sent. What is written here is sent first: a farewell, for example.
+    ///
+    /// Each loop and each thread calls this once.
+    fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {
+        Action::None
+    }
+
     /// A connection was accepted, or has connected.
     fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
         Action::None

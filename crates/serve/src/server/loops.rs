@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass::driver::{Driver, discard};
@@ -12,6 +12,7 @@ use windlass::{Address, Buf, Completion, Completions, Message, Watcher};
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
 use super::report::{Report, Unfinished};
+use super::signals::{LoopSignals, OWN};
 use crate::log::{self, LogEvent};
 use crate::sys::BoundPath;
 
@@ -75,8 +76,9 @@ pub struct ServerLoop<H: Handler> {
     stops: bool,
     /// Whether the shutdown has begun.
     stopping: bool,
-    /// Whether the log knows of the end.
-    has_told_end: bool,
+    /// Whether it is over.
+    is_over: bool,
+    signals: LoopSignals,
     panics: u64,
     /// Whether `tick` runs, and the last delay that it has returned.
     tick: (bool, Option<Duration>),
@@ -91,6 +93,7 @@ impl<H: Handler> ServerLoop<H> {
         handler: H,
         remote: Remote,
         paths: Vec<BoundPath>,
+        signals: LoopSignals,
     ) -> ServerLoop<H> {
         ServerLoop {
             engine,
@@ -100,7 +103,8 @@ impl<H: Handler> ServerLoop<H> {
             current: NIL,
             stops: false,
             stopping: false,
-            has_told_end: false,
+            is_over: false,
+            signals,
             panics: 0,
             tick: (false, None),
             descriptor_shortages: 0,
@@ -131,7 +135,27 @@ impl<H: Handler> ServerLoop<H> {
         watcher: &mut Watcher<D>,
         completion: Completion,
     ) -> Option<Completion> {
-        self.engine.complete(watcher, completion)
+        let completion = self.engine.complete(watcher, completion)?;
+        self.complete_own(watcher, completion)
+    }
+
+    /// Takes a completion of the loop itself: a signal. Returns the program's.
+    #[cold]
+    fn complete_own<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        completion: Completion,
+    ) -> Option<Completion> {
+        if completion.token != OWN {
+            return Some(completion);
+        }
+        if self.signals.owns(&completion) {
+            self.stops |= self.signals.hear(watcher, &completion);
+        } else if completion.result.is_ok() {
+            return Some(completion);
+        }
+        // What is left has the token, and has failed: it was cancelled.
+        None
     }
 
     /// Calls the callbacks for what has happened, and sends what they have written.
@@ -139,6 +163,9 @@ impl<H: Handler> ServerLoop<H> {
         self.engine.look_into_inbox();
         if self.engine.take_told_to_move() {
             self.note_stay();
+        }
+        if self.signals.has_due() {
+            self.guarded(|this| while this.signals.call_next(&this.remote) {});
         }
         for _ in 0..ROUNDS {
             self.guarded(|this| this.dispatch_all(watcher));
@@ -150,8 +177,8 @@ impl<H: Handler> ServerLoop<H> {
                 if self.stopping && self.engine.is_empty() && self.engine.waits_for_last_jobs() {
                     self.engine.bound_last_jobs(watcher);
                 }
-                if self.is_over() {
-                    self.finish();
+                if self.has_ended() {
+                    self.finish(watcher);
                     // What a thread has handed over meanwhile ends.
                     self.guarded(|this| this.dispatch_all(watcher));
                 }
@@ -164,10 +191,13 @@ impl<H: Handler> ServerLoop<H> {
 
     /// The server is over, and its counts no longer change.
     #[cold]
-    fn finish(&mut self) {
+    fn finish<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.engine.close_inbox();
-        if !std::mem::replace(&mut self.has_told_end, true) {
+        if !std::mem::replace(&mut self.is_over, true) {
             self.engine.log(LogEvent::ShutdownEnded { unfinished: self.unfinished.len() });
+        }
+        if !self.signals.outlives {
+            self.signals.give_back(watcher);
         }
     }
 
@@ -177,6 +207,24 @@ impl<H: Handler> ServerLoop<H> {
         while !self.is_over() {
             watcher.wait(&mut done)?;
             self.serve(watcher, &mut done);
+        }
+        Ok(())
+    }
+
+    /// Takes signals when it is over, until the other loops are: a signal does not end the process
+    /// in the middle of their shutdown.
+    pub(crate) fn take_signals_until<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        others_are_over: &AtomicBool,
+    ) -> io::Result<()> {
+        let mut done = Completions::new();
+        while !others_are_over.load(Ordering::Acquire) {
+            watcher.wait(&mut done)?;
+            for completion in done.drain(..) {
+                self.complete_own(watcher, completion);
+            }
+            self.guarded(|this| while this.signals.call_next(&this.remote) {});
         }
         Ok(())
     }
@@ -207,8 +255,10 @@ impl<H: Handler> ServerLoop<H> {
 
     #[inline(never)]
     fn serve_other<D: Driver>(&mut self, watcher: &mut Watcher<D>, completion: &mut Completion) {
-        if let Some(event) = self.engine.other_event(watcher, completion) {
-            self.dispatch(event);
+        match self.engine.other_event(watcher, completion) {
+            Some(Event::Foreign(own)) => drop(self.complete_own(watcher, own)),
+            Some(event) => self.dispatch(event),
+            None => {}
         }
     }
 
@@ -493,6 +543,12 @@ impl<H: Handler> ServerLoop<H> {
                 descriptor_shortages: self.descriptor_shortages,
             });
         }
+        let mut is_told = !is_first;
+        self.guarded(|this| {
+            if !std::mem::replace(&mut is_told, true) {
+                this.call_without(|handler, context| handler.stopping(context));
+            }
+        });
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);
@@ -509,6 +565,11 @@ impl<H: Handler> ServerLoop<H> {
     /// [`Engine::must_execute`](crate::Engine::must_execute), for at most
     /// [`Limits::close`](crate::Limits::close) after the last connection has ended.
     pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether nothing is left to do. Then the next step ends the loop.
+    fn has_ended(&self) -> bool {
         self.stopping
             && self.engine.is_empty()
             && !self.engine.has_events()

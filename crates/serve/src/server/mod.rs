@@ -6,6 +6,7 @@
 //! prepared.rs one loop, before it serves
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
 //! modes.rs    a thread for each connection
+//! running.rs  a server on threads of its own     signals.rs  signals of the process
 //! serve.rs    one function and four closures
 //! address.rs  addresses to listen at     report.rs  the report at the end
 //! ```
@@ -17,14 +18,16 @@ mod loops;
 mod modes;
 mod prepared;
 mod report;
+mod running;
 mod serve;
+mod signals;
 mod threads;
 
 use std::sync::Arc;
 use std::{fmt, io, mem, thread};
 
 use windlass::driver::Driver;
-use windlass::{Builder, Handle, Watcher};
+use windlass::{Address, Builder, Handle, Watcher};
 
 use address::{Listen, Make, Place};
 pub use datagram::Datagram;
@@ -33,7 +36,9 @@ pub use loops::ServerLoop;
 pub use modes::IoMode;
 use prepared::Prepared;
 pub use report::{Report, Unfinished};
+pub use running::Running;
 pub use serve::{Waker, serve};
+use signals::SignalPlan;
 
 #[cfg(doc)]
 use crate::engine::Engine;
@@ -75,6 +80,7 @@ pub struct Server<F> {
     mode: IoMode,
     executor: Option<Executor>,
     pins: bool,
+    signals: SignalPlan,
 }
 
 /// How many loops a server has. A `usize` converts into [`Count`](Loops::Count).
@@ -112,6 +118,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             mode: IoMode::NonBlocking,
             executor: None,
             pins: false,
+            signals: SignalPlan::default(),
         }
     }
 
@@ -290,23 +297,113 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Serves until a callback answers [`Action::Shutdown`], or [`Remote::shutdown`] is called.
-    /// Then every loop stops accepting, and closes each connection after its output is sent. Output
-    /// that is not sent within [`Limits::close`] is dropped, and the report lists its connection. A
-    /// connection that has sent its output waits for its peer to close, for at most
-    /// [`Limits::linger`]. This call blocks meanwhile.
+    /// Sets whether SIGINT and SIGTERM shut the server down. Default: they do in
+    /// [`run`](Server::run), [`start`](Server::start) and [`serve`](crate::serve), and do not in
+    /// [`start_on`](Server::start_on) and [`start_on_each`](Server::start_on_each), whose loop is
+    /// the program's.
+    ///
+    /// The first of these signals is a [shutdown](Remote::shutdown). With it both signals get back
+    /// the dispositions that they had before the server. So a second one ends the process at once,
+    /// unless the program had a handler, or ignored the signal. (As process 1 of a container, the
+    /// kernel ignores it. Only SIGKILL ends such a process.) At the end of the server they get them
+    /// back, too.
+    ///
+    /// [`Watcher::signals`] says what this means for the process. A callback that blocks the first
+    /// loop holds up the signals of the server. SIGQUIT (Ctrl-\) ends the process even then.
+    ///
+    /// On Windows, which has no signals, the default has no effect, and `signals(true)` lets the
+    /// server fail at its start, with `Unsupported`.
+    pub fn signals(mut self, on: bool) -> Server<F> {
+        self.signals.ends = Some(on);
+        self
+    }
+
+    /// Calls `call` on the first loop for each signal of this number:
+    /// [`process::signal`](windlass::process::signal) has the usual ones. From the start of the
+    /// server to its end the signal does not have its default effect, and `call` is called during a
+    /// shutdown, too. It must not block. Signals that arrive together are one call, as always on
+    /// Unix. The report counts its panics.
+    ///
+    /// Several calls for one signal follow each other. SIGINT or SIGTERM with a call do not shut
+    /// the server down: [`Remote::shutdown`] in the call does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use windlass::process::signal::SIGHUP;
+    /// # use windlass_serve::{Action, Context, Handler, Server};
+    /// # struct Echo;
+    /// # impl Handler for Echo {
+    /// #     type State = ();
+    /// #     fn serving(&mut self, _: &mut Context<'_, ()>, _: &[windlass::Address]) -> Action {
+    /// #         Action::Shutdown
+    /// #     }
+    /// # }
+    /// # if cfg!(windows) { return Ok(()) }
+    /// // The handlers read the settings again when they see another number.
+    /// let settings = Arc::new(AtomicU64::new(0));
+    /// let changed = Arc::clone(&settings);
+    /// let server = Server::new(|_loop| Echo).on_signal(SIGHUP, move |_remote| {
+    ///     changed.fetch_add(1, Ordering::Relaxed);
+    /// });
+    /// # server.listen("tcp://127.0.0.1:0")?.run()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// At its start the server fails as [`Watcher::signals`] does: with `EINVAL` for a number that
+    /// is no signal or cannot be handled, and on Windows with `Unsupported`.
+    pub fn on_signal(
+        mut self,
+        signal: i32,
+        call: impl FnMut(&Remote) + Send + 'static,
+    ) -> Server<F> {
+        self.signals.calls.push((signal, Box::new(call)));
+        self
+    }
+
+    /// Serves until a callback answers [`Action::Shutdown`], [`Remote::shutdown`] is called, or
+    /// SIGINT or SIGTERM [comes](Server::signals). Then every loop stops accepting, and closes each
+    /// connection after its output is sent. Output that is not sent within [`Limits::close`] is
+    /// dropped, and the report lists its connection. A connection that has sent its output waits for
+    /// its peer to close, for at most [`Limits::linger`]. This call blocks meanwhile.
     ///
     /// # Errors
     ///
-    /// - As for [`start_on`](Server::start_on), [`Builder::build`] and [`Watcher::wait`]. Then the
-    ///   other loops have shut down, too.
+    /// - As for [`start_on`](Server::start_on), [`Builder::build`], [`Watcher::signals`] and
+    ///   [`Watcher::wait`]. Then the other loops have shut down, too.
     /// - `InvalidInput`: more than 1024 loops, or an [`IoMode`] with 0 or more than 64,512 threads.
     /// - `EAGAIN`: the system starts no more threads.
     ///
     /// # Panics
     /// If the function that makes the handlers, or the [listeners](Server::listeners), panics. A
     /// panic in a callback does not pass through.
-    pub fn run(mut self) -> io::Result<Report>
+    pub fn run(self) -> io::Result<Report>
+    where
+        F: Sync,
+    {
+        self.run_and_tell(|_, _| {})
+    }
+
+    /// Starts the server on threads of its own, and returns when it listens at all addresses. The
+    /// returned value has the addresses, shuts the server down, and waits for its report:
+    /// [`Running`] has an example. There is one thread more than [loops](Server::loops) if there
+    /// are several, or an [`IoMode`] with threads.
+    ///
+    /// # Errors
+    /// As for [`run`](Server::run), up to the moment when the server serves.
+    ///
+    /// # Panics
+    /// If the function that makes the handlers, or the [listeners](Server::listeners), panics
+    /// before that.
+    pub fn start(self) -> io::Result<Running>
+    where
+        F: Send + Sync + 'static,
+    {
+        Running::start(self)
+    }
+
+    /// As [`run`](Server::run). Calls `ready` when all loops listen.
+    fn run_and_tell(mut self, ready: impl FnOnce(&Remote, &[Address])) -> io::Result<Report>
     where
         F: Sync,
     {
@@ -319,11 +416,22 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             return Err(invalid("more than 1024 loops"));
         }
         if count > 1 || self.mode != IoMode::NonBlocking {
-            return threads::run(self, count, pins);
+            return threads::run(self, count, pins, ready);
         }
         let mut watcher = mem::take(&mut self.builder).build()?;
-        let mut running = self.start_on(&mut watcher)?;
-        running.run(&mut watcher)?;
+        self.run_here(&mut watcher, ready)
+    }
+
+    /// Runs one loop on this thread.
+    fn run_here<D: Driver>(
+        self,
+        watcher: &mut Watcher<D>,
+        ready: impl FnOnce(&Remote, &[Address]),
+    ) -> io::Result<Report> {
+        let (mut started, addresses) = self.start_loops(std::slice::from_mut(watcher), true)?;
+        let mut running = started.remove(0);
+        ready(&running.remote(), &addresses);
+        running.run(watcher)?;
         Ok(running.report())
     }
 
@@ -336,6 +444,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// - As for [`Watcher::listen_with`] and [`Watcher::bind_datagram`]: an address cannot be
     ///   bound.
     /// - As for [`Watcher::set_option`]: the system refuses an option of the [`Config`].
+    /// - As for [`Watcher::signals`], if the server has [signals](Server::signals).
     ///
     /// After an error, the server listens nowhere.
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<H>> {
@@ -355,6 +464,16 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self,
         watchers: &mut [Watcher<D>],
     ) -> io::Result<Vec<ServerLoop<H>>> {
+        Ok(self.start_loops(watchers, false)?.0)
+    }
+
+    /// Starts a loop on each watcher. Returns the addresses, too. `takes_signals` says whether the
+    /// first loop takes SIGINT and SIGTERM if the program has not said so.
+    fn start_loops<D: Driver>(
+        mut self,
+        watchers: &mut [Watcher<D>],
+        takes_signals: bool,
+    ) -> io::Result<(Vec<ServerLoop<H>>, Vec<Address>)> {
         assert!((1..=MOST_LOOPS).contains(&watchers.len()), "1 to 1024 watchers");
         if self.listens.is_empty() {
             return Err(invalid("nothing to serve"));
@@ -364,9 +483,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         }
         let config = self.configuration();
         let budget = Budget::new(config.limits.memory);
-        let others: Vec<Listen> = self.listens.iter().map(Listen::again).collect();
         // A panic here leaves nothing behind on the program's watchers.
         let handlers: Vec<H> = (0..watchers.len()).map(&self.make).collect();
+        let mut signals = mem::take(&mut self.signals).take(&mut watchers[0], takes_signals)?;
+        let others: Vec<Listen> = self.listens.iter().map(Listen::again).collect();
         let mut listens = self.listens;
         let mut loops: Vec<Prepared<H::State>> = Vec::new();
         for index in 0..watchers.len() {
@@ -377,11 +497,13 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
                     for (prepared, watcher) in loops.iter_mut().zip(&mut *watchers) {
                         prepared.engine.stop_listening(watcher);
                     }
+                    signals.give_back(&mut watchers[0]);
                     return Err(error);
                 }
             }
             listens = others.iter().map(Listen::again).collect();
         }
+        loops[0].signals = signals;
         let addresses = loops[0].addresses.clone();
         let remote = Remote::of_loops(loops.iter().map(|prepared| prepared.remote.clone()));
         let balance =
@@ -393,7 +515,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             }
             all.push(prepared.start(watcher, handler, &remote, balance, &addresses));
         }
-        Ok(all)
+        Ok((all, addresses))
     }
 }
 

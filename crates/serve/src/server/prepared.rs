@@ -10,6 +10,7 @@ use windlass::{Address, Watcher};
 use super::address::{Listen, Place};
 use super::handler::Handler;
 use super::loops::ServerLoop;
+use super::signals::LoopSignals;
 use crate::engine::Engine;
 use crate::engine::balance::Balancer;
 use crate::handles::remote::Remote;
@@ -27,6 +28,7 @@ pub(super) struct Prepared<S> {
     paths: Vec<BoundPath>,
     /// Which listeners leave their connections to this loop.
     keeps: Vec<Keeps>,
+    pub(super) signals: LoopSignals,
 }
 
 /// When a loop serves all connections that its listener accepts.
@@ -54,6 +56,7 @@ impl<S: Default + 'static> Prepared<S> {
             addresses: Vec::new(),
             paths: Vec::new(),
             keeps: Vec::new(),
+            signals: LoopSignals::default(),
         };
         match prepared.listen_at_all(index, watcher, listens) {
             Ok(()) => Ok(prepared),
@@ -163,7 +166,8 @@ impl<S: Default + 'static> Prepared<S> {
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
         self.engine.set_server();
-        let mut running = ServerLoop::new(self.engine, handler, remote.clone(), self.paths);
+        let mut running =
+            ServerLoop::new(self.engine, handler, remote.clone(), self.paths, self.signals);
         running.begin(watcher, addresses);
         running
     }

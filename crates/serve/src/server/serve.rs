@@ -46,6 +46,8 @@ impl Waker {
 ///   while events come, and once a second while none come. When it returns false, `serve` sends the
 ///   output of every connection, closes it, and returns.
 ///
+/// SIGINT and SIGTERM also end it: see [`Server::signals`].
+///
 /// `address` is as for [`Server::listen`]. The limits are the [defaults](crate::Limits): a
 /// connection on which no byte moves for two minutes is closed.
 ///
@@ -96,9 +98,7 @@ pub fn serve<C>(
     let closures = std::cell::RefCell::new(Some(closures));
     let make = |_| closures.borrow_mut().take().expect("one loop");
     let mut watcher = Watcher::new()?;
-    let mut running = Server::new(make).listen(address)?.start_on(&mut watcher)?;
-    running.run(&mut watcher)?;
-    Ok(running.report())
+    Server::new(make).listen(address)?.run_here(&mut watcher, |_, _| {})
 }
 
 /// The closures as a handler.
