@@ -70,6 +70,13 @@ pub(crate) enum Command {
     Answer(u32, Box<Outcome>),
 }
 
+impl Command {
+    /// Whether it brings a connection that is to be served.
+    pub(crate) fn is_connection(&self) -> bool {
+        matches!(self, Command::Adopt(..) | Command::PassedOn(..) | Command::Take(_))
+    }
+}
+
 /// The size of a write's entry in the queue, besides its bytes.
 pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 

@@ -8,7 +8,6 @@ use windlass::Handle;
 use crate::engine::Engine;
 use crate::handles::threads::Threads;
 use crate::inbox::{Command, Shared};
-use crate::log::{LogEvent, RefusedBecause};
 use crate::words::balance::Balance;
 
 /// Chooses a loop for each accepted connection.
@@ -65,6 +64,10 @@ impl<S> Engine<S> {
             self.count_load(1);
             return Choice::Here(handle);
         };
+        if self.refuses {
+            self.count_load(1);
+            return Choice::Here(handle); // which counts it
+        }
         if let Some(threads) = &balancer.threads {
             match threads.give((handle, listener)) {
                 Ok(()) => return Choice::Elsewhere,
@@ -85,15 +88,15 @@ impl<S> Engine<S> {
         if chosen == balancer.own {
             return Choice::Here(handle);
         }
-        // A loop that is over refuses: the whole server shuts down, and the connection closes.
-        let peer = handle.peer();
-        if shared.post(Command::Adopt(handle, listener)).is_err() {
-            shared.load.fetch_sub(1, Ordering::Relaxed);
-            self.counts.refused += 1;
-            let (listener, cause) = (Some(listener), RefusedBecause::Shutdown);
-            self.log(LogEvent::Refused { listener, peer, cause });
+        match shared.post(Command::Adopt(handle, listener)) {
+            // That loop is over. This one serves the connection, or refuses it in the shutdown.
+            Err(Command::Adopt(handle, _)) => {
+                shared.load.fetch_sub(1, Ordering::Relaxed);
+                self.count_load(1);
+                Choice::Here(handle)
+            }
+            _ => Choice::Elsewhere,
         }
-        Choice::Elsewhere
     }
 
     /// Counts a connection for the choices of the balancer.

@@ -90,7 +90,7 @@ impl<S> Engine<S> {
                 Command::Dial(asked) => self.take_dial(*asked),
                 Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
                 Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
-                // A server closes its connections itself, behind what its handlers write.
+                // A server closes its connections itself, at its time.
                 Command::Stop if self.has_server => self.stop_asked = true,
                 Command::Stop => {
                     self.stop_asked = true;
@@ -125,9 +125,13 @@ impl<S> Engine<S> {
     }
 
     /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
-    pub(crate) fn close_inbox(&mut self) {
-        let Some(shared) = self.shared.clone() else { return };
+    /// False, without an effect, if it has a connection that this loop does not refuse.
+    pub(crate) fn close_inbox(&mut self) -> bool {
+        let Some(shared) = self.shared.clone() else { return true };
         let mut inbox = shared.lock();
+        if !self.refuses && inbox.commands.iter().any(|command| command.is_connection()) {
+            return false;
+        }
         inbox.closed = true;
         let commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
@@ -156,11 +160,13 @@ impl<S> Engine<S> {
                 | Command::Stop => {}
             }
         }
+        true
     }
 }
 
 impl<S> Drop for Engine<S> {
     fn drop(&mut self) {
+        self.refuses = true;
         self.close_inbox();
         self.budget.leave(self.token(super::WAKE));
         // Gives back the charges of its connections, which end with the engine.
@@ -208,6 +214,23 @@ mod tests {
         assert!(engine.is_empty() && !remote.close(id));
         assert_eq!(engine.budget().used(), 0);
         assert!(remote.write(id, "").is_err(), "the name is stale");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn an_inbox_with_a_connection_closes_only_if_it_is_refused() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        remote.loops[0].take_over((one.into(), 0), true);
+        assert!(!engine.close_inbox());
+        assert!(remote.loops[0].post(Command::Move).is_ok(), "it is still open");
+        engine.refuse_all();
+        assert!(engine.close_inbox());
+        assert_eq!(engine.counts().refused, 1);
+        assert_eq!(std::io::Read::read(&mut other, &mut [0]).unwrap(), 0);
+        assert!(remote.loops[0].post(Command::Move).is_err());
     }
 
     #[test]

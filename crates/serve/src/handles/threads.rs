@@ -55,8 +55,12 @@ pub(crate) struct State {
     pub(crate) vacant: Vec<usize>,
     /// The threads that wait for a connection.
     pub(crate) idle: Vec<usize>,
-    /// Starts threads; `None` once the server shuts down.
+    /// Starts threads; `None` once no loop accepts any more.
     pub(crate) keeper: Option<Sender<Start>>,
+    /// The loops that are not over.
+    pub(crate) loops: usize,
+    /// Whether the server shuts down.
+    pub(crate) stops: bool,
 }
 
 #[derive(Default)]
@@ -137,7 +141,7 @@ impl Threads {
     /// At most `cap` threads, whose indices begin with `first`. `keeper` hears the number of each
     /// thread to start, and its first connection.
     pub(crate) fn new(first: usize, cap: usize, mixed: bool, keeper: Sender<Start>) -> Threads {
-        let state = State { keeper: Some(keeper), cap, ..State::default() };
+        let state = State { keeper: Some(keeper), loops: first, cap, ..State::default() };
         Threads { first, most: cap, mixed, state: Mutex::new(state) }
     }
 
@@ -152,26 +156,27 @@ impl Threads {
 
     /// Gives a connection to a thread that waits, or starts one. The connection comes back if there
     /// are `cap` connections already.
-    pub(crate) fn give(&self, given: Given) -> Result<(), Given> {
+    pub(crate) fn give(&self, mut given: Given) -> Result<(), Given> {
         let mut state = self.lock();
         if state.keeper.is_none() || state.busy >= state.cap {
             return Err(given);
         }
-        state.busy += 1;
-        if let Some(number) = state.idle.pop() {
+        while let Some(number) = state.idle.pop() {
+            state.busy += 1;
             let slot = &mut state.slots[number];
             (slot.is_busy, slot.given) = (true, slot.given + 1);
             let shared = Arc::clone(slot.shared.as_ref().expect("a thread that waits has begun"));
             shared.load.fetch_add(1, Ordering::Relaxed);
-            return match shared.post(Command::Adopt(given.0, given.1)) {
+            match shared.post(Command::Adopt(given.0, given.1)) {
                 Err(Command::Adopt(handle, listener)) => {
-                    // The server is over, or the thread: then `lose` follows.
+                    // The thread is over, in a shutdown or by an error: then `lose` follows.
                     state.free(number);
-                    Err((handle, listener))
+                    given = (handle, listener);
                 }
-                _ => Ok(()),
-            };
+                _ => return Ok(()),
+            }
         }
+        state.busy += 1;
         let number = match state.vacant.pop() {
             Some(number) => number,
             None => {
@@ -195,7 +200,7 @@ impl Threads {
     pub(crate) fn begin(&self, number: usize, shared: Arc<Shared>) -> bool {
         let mut state = self.lock();
         state.slots[number].shared = Some(shared);
-        state.keeper.is_some()
+        !state.stops
     }
 
     /// A thread has no connection, and has opened or refused `count` of them so far. It waits for
@@ -271,16 +276,27 @@ impl Threads {
         state.shed();
     }
 
-    /// Ends all threads: no new one begins.
+    /// Shuts the threads down. One that begins later does so at its begin.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
-        if state.keeper.take().is_none() {
+        if std::mem::replace(&mut state.stops, true) {
             return; // Each thread that stops calls this, too.
         }
         for slot in &state.slots {
             if let Some(shared) = &slot.shared {
                 let _ = shared.post(Command::Stop);
             }
+        }
+    }
+}
+
+impl Threads {
+    /// A loop is over. Behind the last one, which accepts no more connections, no thread starts.
+    pub(crate) fn note_loop_over(&self) {
+        let mut state = self.lock();
+        state.loops = state.loops.saturating_sub(1);
+        if state.loops == 0 {
+            state.keeper = None;
         }
     }
 }
@@ -315,10 +331,10 @@ mod tests {
         threads.note_idle(number, 1);
         // The thread ends with an error, and has not said so yet.
         engine.close_inbox();
-        assert!(threads.give(connection()).is_err());
+        assert!(threads.give(connection()).is_ok(), "another thread gets it");
+        assert_ne!(starts.recv().unwrap().number, number);
         threads.lose(number, None);
-        assert!(threads.give(connection()).is_ok(), "there is room for one");
-        assert!(threads.give(connection()).is_err(), "and not for two");
+        assert!(threads.give(connection()).is_err(), "there is room for one");
     }
 
     #[test]

@@ -69,8 +69,10 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// The shutdown begins: the loop accepts no more connections, and closes those that are open
-    /// when their output is sent. What is written here is sent first: a farewell, for example.
+    /// The shutdown begins: the loop accepts no more connections. It closes those that are open
+    /// when their output is sent, after the [grace](crate::Server::grace) of the server. What is
+    /// written here is sent first: a farewell, for example. A program that answers requests closes
+    /// the connections that wait for one here, and each other one after its answer.
     ///
     /// Each loop and each thread calls this once.
     fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {

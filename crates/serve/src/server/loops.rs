@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass::driver::{Driver, discard};
-use windlass::{Address, Buf, Completion, Completions, Message, Watcher};
+use windlass::{Address, Buf, Completion, Completions, Message, Op, Ticket, Watcher};
 
 use super::datagram::Datagram;
 use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
@@ -78,6 +78,11 @@ pub struct ServerLoop<H: Handler> {
     stopping: bool,
     /// Whether it is over.
     is_over: bool,
+    /// How long connections go on when the shutdown has begun, and the timer of that time.
+    grace: Duration,
+    grace_timer: Option<Ticket>,
+    /// What completes behind the last connections that the closed listeners have accepted.
+    last_accepts: Option<Ticket>,
     signals: LoopSignals,
     panics: u64,
     /// Whether `tick` runs, and the last delay that it has returned.
@@ -93,6 +98,7 @@ impl<H: Handler> ServerLoop<H> {
         handler: H,
         remote: Remote,
         paths: Vec<BoundPath>,
+        grace: Duration,
         signals: LoopSignals,
     ) -> ServerLoop<H> {
         ServerLoop {
@@ -104,6 +110,9 @@ impl<H: Handler> ServerLoop<H> {
             stops: false,
             stopping: false,
             is_over: false,
+            grace,
+            grace_timer: None,
+            last_accepts: None,
             signals,
             panics: 0,
             tick: (false, None),
@@ -139,7 +148,8 @@ impl<H: Handler> ServerLoop<H> {
         self.complete_own(watcher, completion)
     }
 
-    /// Takes a completion of the loop itself: a signal. Returns the program's.
+    /// Takes a completion of the loop itself: a signal, or a step of its shutdown. Returns the
+    /// program's.
     #[cold]
     fn complete_own<D: Driver>(
         &mut self,
@@ -149,7 +159,13 @@ impl<H: Handler> ServerLoop<H> {
         if completion.token != OWN {
             return Some(completion);
         }
-        if self.signals.owns(&completion) {
+        let ticket = Some(completion.ticket());
+        if ticket == self.last_accepts {
+            self.last_accepts = None;
+        } else if ticket == self.grace_timer {
+            self.grace_timer = None;
+            self.close_all();
+        } else if self.signals.owns(&completion) {
             self.stops |= self.signals.hear(watcher, &completion);
         } else if completion.result.is_ok() {
             return Some(completion);
@@ -177,8 +193,7 @@ impl<H: Handler> ServerLoop<H> {
                 if self.stopping && self.engine.is_empty() && self.engine.waits_for_last_jobs() {
                     self.engine.bound_last_jobs(watcher);
                 }
-                if self.has_ended() {
-                    self.finish(watcher);
+                if self.has_ended() && self.finish(watcher) {
                     // What a thread has handed over meanwhile ends.
                     self.guarded(|this| this.dispatch_all(watcher));
                 }
@@ -189,16 +204,24 @@ impl<H: Handler> ServerLoop<H> {
         self.engine.come_again(watcher);
     }
 
-    /// The server is over, and its counts no longer change.
+    /// The server is over, and its counts no longer change. False if another loop has handed a
+    /// connection over meanwhile, which this loop still serves.
     #[cold]
-    fn finish<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.engine.close_inbox();
+    fn finish<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> bool {
+        if !self.engine.close_inbox() {
+            return false;
+        }
         if !std::mem::replace(&mut self.is_over, true) {
             self.engine.log(LogEvent::ShutdownEnded { unfinished: self.unfinished.len() });
+        }
+        self.engine.refuse_all();
+        if let Some(timer) = self.grace_timer.take() {
+            watcher.cancel(timer);
         }
         if !self.signals.outlives {
             self.signals.give_back(watcher);
         }
+        true
     }
 
     /// Waits for completions and serves them, until the server has shut down.
@@ -528,27 +551,41 @@ impl<H: Handler> ServerLoop<H> {
     }
 
     /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
+    /// With a [grace](crate::Server::grace) they close after it, or with the second call.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let is_first = !self.stopping;
-        (self.stops, self.stopping) = (true, true);
+        self.stops = true;
+        if std::mem::replace(&mut self.stopping, true) {
+            return self.close_all();
+        }
         // Every loop shuts down. This one may be the first to know.
         self.remote.shutdown();
         self.paths.clear();
-        self.engine.refuse_all();
         self.engine.stop_listening(watcher);
         self.descriptor_shortages = watcher.counters().descriptor_shortages;
-        if is_first {
-            self.engine.log(LogEvent::ShutdownBegun {
-                connections: self.engine.len(),
-                descriptor_shortages: self.descriptor_shortages,
-            });
-        }
-        let mut is_told = !is_first;
+        self.engine.log(LogEvent::ShutdownBegun {
+            connections: self.engine.len(),
+            descriptor_shortages: self.descriptor_shortages,
+        });
+        let mut is_told = false;
         self.guarded(|this| {
             if !std::mem::replace(&mut is_told, true) {
                 this.call_without(|handler, context| handler.stopping(context));
             }
         });
+        if !self.grace.is_zero() {
+            let timer = watcher.submit(Op::timer(self.grace).token(OWN));
+            self.grace_timer = timer.ok();
+            // It completes behind the connections that were accepted before the listeners closed.
+            self.last_accepts = watcher.submit(Op::nop().token(OWN)).ok();
+        }
+        if self.grace_timer.is_none() {
+            self.close_all();
+        }
+    }
+
+    /// Refuses connections, and closes those that are open.
+    fn close_all(&mut self) {
+        self.engine.refuse_all();
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);
@@ -571,6 +608,7 @@ impl<H: Handler> ServerLoop<H> {
     /// Whether nothing is left to do. Then the next step ends the loop.
     fn has_ended(&self) -> bool {
         self.stopping
+            && self.last_accepts.is_none()
             && self.engine.is_empty()
             && !self.engine.has_events()
             && !self.engine.sends_datagrams()

@@ -24,6 +24,7 @@ mod signals;
 mod threads;
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io, mem, thread};
 
 use windlass::driver::Driver;
@@ -80,6 +81,7 @@ pub struct Server<F> {
     mode: IoMode,
     executor: Option<Executor>,
     pins: bool,
+    grace: Duration,
     signals: SignalPlan,
 }
 
@@ -118,6 +120,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             mode: IoMode::NonBlocking,
             executor: None,
             pins: false,
+            grace: Duration::ZERO,
             signals: SignalPlan::default(),
         }
     }
@@ -297,6 +300,28 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
+    /// Lets connections go on for this long when a shutdown has begun, so that requests which are
+    /// on their way get their answers. The loops accept no more connections meanwhile. They also
+    /// serve those that were accepted in the moment of the shutdown. Connections that are open
+    /// after this time close, as all do at once without it. The server ends as soon as it has no
+    /// connections. UDP sessions have no such time, because their socket closes. Default zero.
+    ///
+    /// A connection that has nothing to do would keep the server for all of this time. So a program
+    /// closes it in [`Handler::stopping`].
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// # use windlass_serve::{Handler, Server};
+    /// # struct Echo;
+    /// # impl Handler for Echo { type State = (); }
+    /// let server = Server::new(|_loop| Echo).grace(Duration::from_secs(30));
+    /// # let _ = server;
+    /// ```
+    pub fn grace(mut self, span: Duration) -> Server<F> {
+        self.grace = span;
+        self
+    }
+
     /// Sets whether SIGINT and SIGTERM shut the server down. Default: they do in
     /// [`run`](Server::run), [`start`](Server::start) and [`serve`](crate::serve), and do not in
     /// [`start_on`](Server::start_on) and [`start_on_each`](Server::start_on_each), whose loop is
@@ -363,9 +388,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
 
     /// Serves until a callback answers [`Action::Shutdown`], [`Remote::shutdown`] is called, or
     /// SIGINT or SIGTERM [comes](Server::signals). Then every loop stops accepting, and closes each
-    /// connection after its output is sent. Output that is not sent within [`Limits::close`] is
-    /// dropped, and the report lists its connection. A connection that has sent its output waits for
-    /// its peer to close, for at most [`Limits::linger`]. This call blocks meanwhile.
+    /// connection after the [grace](Server::grace) and after its output is sent. Output that is not
+    /// sent within [`Limits::close`] is dropped, and the report lists its connection. A connection
+    /// that has sent its output waits for its peer to close, for at most [`Limits::linger`]. This
+    /// call blocks meanwhile.
     ///
     /// # Errors
     ///
@@ -510,6 +536,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
             if self.balance == Balance::ReusePort { Balance::RoundRobin } else { self.balance };
         let mut all = Vec::new();
         for ((mut prepared, watcher), handler) in loops.into_iter().zip(watchers).zip(handlers) {
+            prepared.grace = self.grace;
             if let Some(executor) = &self.executor {
                 prepared.engine.share_executor(Arc::clone(executor));
             }

@@ -178,6 +178,7 @@ pub(super) struct Common<'a, F> {
     pub(super) builder: &'a Builder,
     pub(super) config: Config,
     pub(super) budget: Budget,
+    pub(super) grace: Duration,
     pub(super) make: &'a F,
     pub(super) remote: Remote,
     pub(super) addresses: Vec<Address>,
@@ -248,7 +249,8 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         let builder = builder.buffer_size(config.buffer_size.min(THREAD_BUFFER));
         let prepared = builder.build().and_then(|mut watcher| {
             let budget = self.budget.clone();
-            let made = Prepared::new(index, &mut watcher, self.config, budget, Vec::new())?;
+            let mut made = Prepared::new(index, &mut watcher, self.config, budget, Vec::new())?;
+            made.grace = self.grace;
             Ok((watcher, made))
         });
         let Ok((mut watcher, mut prepared)) = prepared else { return Err((Some(given), ids)) };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::net::{DatagramOptions, ListenOptions};
@@ -28,6 +29,7 @@ pub(super) struct Prepared<S> {
     paths: Vec<BoundPath>,
     /// Which listeners leave their connections to this loop.
     keeps: Vec<Keeps>,
+    pub(super) grace: Duration,
     pub(super) signals: LoopSignals,
 }
 
@@ -56,6 +58,7 @@ impl<S: Default + 'static> Prepared<S> {
             addresses: Vec::new(),
             paths: Vec::new(),
             keeps: Vec::new(),
+            grace: Duration::ZERO,
             signals: LoopSignals::default(),
         };
         match prepared.listen_at_all(index, watcher, listens) {
@@ -166,8 +169,14 @@ impl<S: Default + 'static> Prepared<S> {
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
         self.engine.set_server();
-        let mut running =
-            ServerLoop::new(self.engine, handler, remote.clone(), self.paths, self.signals);
+        let mut running = ServerLoop::new(
+            self.engine,
+            handler,
+            remote.clone(),
+            self.paths,
+            self.grace,
+            self.signals,
+        );
         running.begin(watcher, addresses);
         running
     }

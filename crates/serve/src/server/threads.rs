@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use windlass::{Address, Builder, Submitter};
 
@@ -62,6 +63,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
                 config,
                 budget: budget.clone(),
                 balance: server.balance,
+                grace: server.grace,
                 executor: server.executor.clone(),
                 processor: processors.get(index % processors.len().max(1)).copied(),
                 listens,
@@ -98,6 +100,7 @@ pub(super) fn run<H: Handler, F: Fn(usize) -> H + Sync>(
                 builder: &server.builder,
                 config,
                 budget,
+                grace: server.grace,
                 make: &server.make,
                 remote,
                 addresses,
@@ -192,6 +195,7 @@ struct Loop<'a, F> {
     config: Config,
     budget: Budget,
     balance: Balance,
+    grace: Duration,
     executor: Option<Executor>,
     processor: Option<usize>,
     listens: Vec<Listen>,
@@ -206,6 +210,9 @@ struct EndsAll(Remote);
 impl Drop for EndsAll {
     fn drop(&mut self) {
         self.0.shutdown();
+        if let Some(threads) = &self.0.threads {
+            threads.note_loop_over();
+        }
     }
 }
 
@@ -221,6 +228,7 @@ impl<H: Handler, F: Fn(usize) -> H> Loop<'_, F> {
             let signals = plan.map(|plan| plan.take(&mut watcher, true)).transpose()?;
             let (config, budget) = (self.config, self.budget);
             let mut made = Prepared::new(self.index, &mut watcher, config, budget, self.listens)?;
+            made.grace = self.grace;
             made.signals = signals.unwrap_or_default();
             made.signals.outlives = true;
             Ok((watcher, made))
