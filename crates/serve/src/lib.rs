@@ -27,7 +27,7 @@
 //! | records of connections, limits and panics | [`Config::log`], [`log`] |
 //! | what was served, and what was lost | [`Report`], [`Counts`] |
 //! | a server beside other code of `main` | [`Server::start`], [`Running`] |
-//! | signals | [`Server::signals`], [`Server::on_signal`] |
+//! | signals, and sockets of systemd | [`Server::on_signal`], [`Server::listen`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
 //! for the time that each phase of a connection takes. They send the output before they close. Both

@@ -1,6 +1,9 @@
 //! Code that differs between systems.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use windlass::fd::OwnedFd;
 
 /// Whether accepted sockets do not have the times of their listener's keep-alive probes.
 pub(crate) const ACCEPTED_LACK_KEEPALIVE: bool = cfg!(target_vendor = "apple");
@@ -33,6 +36,21 @@ fn listed(list: &str) -> Vec<usize> {
         Some(first.trim().parse::<usize>().ok()?..=last.trim().parse().ok()?)
     };
     list.split(',').filter_map(range).flatten().collect()
+}
+
+/// Makes a descriptor non-blocking, for each process that has it.
+#[cfg(unix)]
+pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<OwnedFd> {
+    // std has the call for its types only. It asks nothing of the socket.
+    let socket = std::net::TcpListener::from(fd);
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// No process inherits a descriptor by its number there.
+#[cfg(not(unix))]
+pub(crate) fn nonblocking(fd: OwnedFd) -> io::Result<OwnedFd> {
+    Ok(fd)
 }
 
 /// A Unix path at which this process listens. It is removed when this is dropped, unless another

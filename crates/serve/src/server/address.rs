@@ -21,6 +21,8 @@ pub(crate) enum Place {
     Udp(Vec<SocketAddr>),
     /// A listener, or a datagram socket, that the program has made.
     Listener(Handle),
+    /// One that the process has inherited, and its address.
+    Inherited(Handle, String),
     /// One of these for each loop, which the program makes.
     Made(Make),
     /// No listener: another loop has it.
@@ -49,7 +51,7 @@ pub(crate) struct Listen {
 }
 
 /// An error that names the address.
-fn wrong(text: &str, why: &str) -> io::Error {
+pub(super) fn wrong(text: &str, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{text}: {why}"))
 }
 
@@ -117,7 +119,7 @@ impl Listen {
             "unix" if reuse_port => return Err(wrong(text, "a Unix path cannot be shared")),
             "unix" => Place::Unix(PathBuf::from(address)),
             _ => {
-                let known = "the schemes are tcp, tcp4, tcp6, udp, udp4, udp6 and unix";
+                let known = "the schemes are tcp, tcp4, tcp6, udp, udp4, udp6, unix and fd";
                 return Err(wrong(text, known));
             }
         };

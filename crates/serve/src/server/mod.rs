@@ -8,12 +8,14 @@
 //! modes.rs    a thread for each connection
 //! running.rs  a server on threads of its own     signals.rs  signals of the process
 //! serve.rs    one function and four closures
-//! address.rs  addresses to listen at     report.rs  the report at the end
+//! address.rs  addresses to listen at     inherited.rs  descriptors of a service manager
+//! report.rs   the report at the end
 //! ```
 
 mod address;
 mod datagram;
 mod handler;
+mod inherited;
 mod loops;
 mod modes;
 mod prepared;
@@ -138,6 +140,15 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// | `?proxy=v1`, `v2`, `any` | connections begin with a [header](Config::proxy) of a proxy |
     /// | `?proxy=false` | they do not, whatever the configuration says |
     ///
+    /// `fd://N` is a listener, or a bound datagram socket, that the process has inherited with this
+    /// number: see [`fd::inherited`](windlass::fd::inherited). `fd://` is all descriptors of a
+    /// service manager that starts services by their sockets, as systemd does
+    /// ([sd_listen_fds(3)](https://man7.org/linux/man-pages/man3/sd_listen_fds.3.html)): 3, 4 and
+    /// so on, `LISTEN_FDS` of them, if `LISTEN_PID` is this process. This call takes them, and
+    /// closes them on exec. The first loop serves them, as [`listener`](Server::listener) says. The
+    /// call leaves the variables as they are, because other threads may read the environment. (A
+    /// program that this one starts has another process id, so that it takes nothing by mistake.)
+    ///
     /// Without a host the server listens on all interfaces, at `[::]`. (Where the system lacks
     /// IPv6, it listens at `0.0.0.0`.) Whether `[::]` also takes IPv4 is the default of the system:
     /// by default Linux and macOS do, FreeBSD and Windows do not.
@@ -156,18 +167,27 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///
     /// # Errors
     /// `InvalidInput`: the scheme or a setting is unknown, the port is no number, the host has no
-    /// address of this family, the path is missing, or a Unix path has `?reuseport=true`.
+    /// address of this family, the path is missing, a Unix path has `?reuseport=true`, or a
+    /// descriptor has settings.
+    ///
+    /// For `fd://N`, those of [`fd::inherited`](windlass::fd::inherited). For `fd://`, also
+    /// `NotFound`: the variables name no descriptors, or another process. A descriptor that is
+    /// neither a listener nor a datagram socket is `InvalidInput` when the server starts.
     ///
     /// The bind happens in [`run`](Server::run) or [`start_on`](Server::start_on), and fails there.
     /// On Windows, `?reuseport=true` fails there with `Unsupported`. On every system `?proxy=v1`
     /// and the like do so, too: no transport reads headers yet.
     pub fn listen(mut self, address: &str) -> io::Result<Server<F>> {
-        self.listens.push(Listen::parse(address)?);
+        match address.strip_prefix("fd://") {
+            Some(number) => self.listens.extend(inherited::listens(address, number)?),
+            None => self.listens.push(Listen::parse(address)?),
+        }
         Ok(self)
     }
 
     /// Adds a listener that the program has made, or a bound datagram socket. The first loop serves
-    /// it. If the descriptor is neither, [`run`](Server::run) or [`start_on`](Server::start_on)
+    /// it. The server makes it non-blocking, and leaves it so: other processes may have it, too. If
+    /// the descriptor is neither, [`run`](Server::run) or [`start_on`](Server::start_on)
     /// fails.
     pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
         self.listens.push(Listen::at(Place::Listener(listener.into())));

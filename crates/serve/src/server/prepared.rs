@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::net::{DatagramOptions, ListenOptions};
-use windlass::{Address, Watcher};
+use windlass::{Address, Handle, Watcher};
 
 use super::address::{Listen, Place};
 use super::handler::Handler;
+use super::invalid;
 use super::loops::ServerLoop;
 use super::signals::LoopSignals;
 use crate::engine::Engine;
 use crate::engine::balance::Balancer;
 use crate::handles::remote::Remote;
 use crate::memory::Budget;
-use crate::sys::BoundPath;
+use crate::sys::{self, BoundPath};
 use crate::words::balance::Balance;
 use crate::words::config::Config;
 use crate::words::proxy::Versions;
@@ -133,16 +134,33 @@ impl<S: Default + 'static> Prepared<S> {
                 self.paths.push(BoundPath::new(path));
                 Ok(())
             }
-            Place::Listener(handle) => self.engine.add_listener(watcher, handle).map(|_| ()),
-            Place::Made(make) => {
-                let handle = (make.0)(index)?;
-                self.engine.add_listener(watcher, handle).map(|_| ())
-            }
+            Place::Inherited(handle, name) => self.add_listener(watcher, handle).map_err(|error| {
+                let is_other = error.kind() == io::ErrorKind::Unsupported;
+                let why = "it is neither a listener nor a datagram socket";
+                if is_other { invalid(&format!("{name}: {why}")) } else { error }
+            }),
+            Place::Listener(handle) => self.add_listener(watcher, handle),
+            Place::Made(make) => self.add_listener(watcher, (make.0)(index)?),
             Place::Nowhere => {
                 self.engine.skip_listener();
                 Ok(())
             }
         }
+    }
+
+    /// Listens at a descriptor of the program.
+    fn add_listener<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        handle: Handle,
+    ) -> io::Result<()> {
+        // A watcher that makes it non-blocking itself takes that back at its end. Then another
+        // process that has the listener, too, would block in its accepts.
+        let handle = match handle.into_fd() {
+            Ok(fd) => sys::nonblocking(fd)?.into(),
+            Err(simulated) => simulated,
+        };
+        self.engine.add_listener(watcher, handle).map(|_| ())
     }
 
     pub(super) fn start<D: Driver, H: Handler<State = S>>(
