@@ -4,17 +4,18 @@
 //! # Safety
 //!
 //! (V1) A visit empties the vector when it begins, and keeps it borrowed. The completions from
-//! `first` to `end` are the visit's: they stand in the vector's memory until the visit drops them.
+//! `first` to `end` are the visit's: they stand in the vector's memory until the visit drops those
+//! before `next`, and gives the others back to the vector.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr;
 
 use super::{Completion, Completions, Done};
 
 impl Completions {
     /// Lends the completions in order, one at a time, without moving them. The end of the visit
-    /// drops them all, also those that the loop did not reach, as [`drain`] does.
+    /// drops those that it has lent. Those that the loop did not reach stay in the batch, in front
+    /// of what the next wait adds: an early `return` or a `?` loses none. ([`drain`] drops them.)
     ///
     /// `drain` moves each completion, which is a cache line, out of the batch. In a visit the
     /// program takes only what it needs, with [`take_read`](Completion::take_read),
@@ -49,18 +50,18 @@ impl Completions {
         // SAFETY: 0 is at most the capacity. From here on the completions are the visit's.
         unsafe { self.items.set_len(0) };
         let end = first.wrapping_add(len);
-        Visit { first, next: first, end, batch: PhantomData }
+        Visit { first, next: first, end, batch: self }
     }
 }
 
-/// Lends the completions of a batch one at a time. Its `Drop` drops them all: see
-/// [`Completions::visit`].
+/// Lends the completions of a batch one at a time. Its `Drop` drops those that it has lent, and
+/// leaves the rest in the batch: see [`Completions::visit`].
 pub struct Visit<'a> {
     first: *mut Completion,
     /// The completion to lend next.
     next: *mut Completion,
     end: *mut Completion,
-    batch: PhantomData<&'a mut Completions>,
+    batch: &'a mut Completions,
 }
 
 impl Visit<'_> {
@@ -82,7 +83,14 @@ impl Visit<'_> {
 impl Drop for Visit<'_> {
     #[inline]
     fn drop(&mut self) {
-        let (mut at, end) = (self.first, self.end);
+        // Also if the drop of a completion panics.
+        let _rest = (self.next != self.end).then(|| Unlent {
+            batch: &mut *self.batch,
+            first: self.first,
+            next: self.next,
+            end: self.end,
+        });
+        let (mut at, end) = (self.first, self.next);
         while at != end {
             // SAFETY: V1, and each is dropped once: here or right below.
             if !unsafe { drop_usual(at) } {
@@ -91,6 +99,26 @@ impl Drop for Visit<'_> {
             }
             at = at.wrapping_add(1);
         }
+    }
+}
+
+/// Gives the completions from `next` to `end` back to their vector, when those before them are
+/// dropped.
+struct Unlent<'a> {
+    batch: &'a mut Completions,
+    first: *mut Completion,
+    next: *mut Completion,
+    end: *mut Completion,
+}
+
+impl Drop for Unlent<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let len = (self.end.addr() - self.next.addr()) / size_of::<Completion>();
+        // SAFETY: V1. Nobody uses those before `next` any more, and the vector has room for all.
+        unsafe { ptr::copy(self.next, self.first, len) };
+        // SAFETY: so many stand at its begin now.
+        unsafe { self.batch.items.set_len(len) };
     }
 }
 

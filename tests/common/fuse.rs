@@ -778,13 +778,12 @@ fn is_of(process: libc::pid_t, thread: u32) -> bool {
     if !terminated(&mut name, format_args!("/proc/{thread}/status")) {
         return false;
     }
-    // SAFETY: a string that ends in NUL, and an array of this length.
-    let len = unsafe {
-        let file = libc::open(name.as_ptr().cast(), libc::O_RDONLY);
-        let len = libc::read(file, status.as_mut_ptr().cast(), status.len());
-        libc::close(file);
-        len
-    };
+    // SAFETY: a string that ends in NUL.
+    let file = unsafe { libc::open(name.as_ptr().cast(), libc::O_RDONLY) };
+    // SAFETY: an array of this length.
+    let len = unsafe { libc::read(file, status.as_mut_ptr().cast(), status.len()) };
+    // SAFETY: it is this function's own, or none.
+    unsafe { libc::close(file) };
     let status = &status[..usize::try_from(len).unwrap_or(0)];
     let says = |line: &[u8]| status.windows(line.len()).any(|at| at == line);
     // The line came with Linux 6.8. Before that: a thread of the kernel has no memory of its own.

@@ -378,7 +378,7 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
         drop(visit);
         assert!(done.is_empty());
     }
-    // A visit that is left early drops the rest, too.
+    // A visit that is left early leaves the rest, and the next wait adds to it.
     let shared = std::sync::Arc::<[u8]>::from(*b"shared");
     for _ in 0..3 {
         b.watcher.submit(Op::write(here, Buf::from(shared.clone()))).unwrap();
@@ -388,6 +388,14 @@ pub fn a_visit_takes_what_it_needs<H: Harness>() {
     }
     let mut visit = done.visit();
     assert!(visit.next().is_some());
+    drop(visit);
+    assert_eq!((done.len(), std::sync::Arc::strong_count(&shared)), (2, 3));
+    b.watcher.submit(Op::nop().token(9)).unwrap();
+    while done.len() < 3 {
+        b.watcher.wait_timeout(&mut done, BOUND).unwrap();
+    }
+    let mut visit = done.visit();
+    while visit.next().is_some_and(|c| c.token != 9) {}
     drop(visit);
     assert!(done.is_empty());
     assert_eq!(std::sync::Arc::strong_count(&shared), 1);
