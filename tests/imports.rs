@@ -68,7 +68,7 @@ const SERVE: Floors = Floors {
             ],
         ),
         ("beside", &["framing", "log"]),
-        ("settings and memory", &["words::config", "memory"]),
+        ("settings, memory, life", &["words::config", "memory", "stage"]),
         (
             "parts",
             &[
@@ -78,6 +78,8 @@ const SERVE: Floors = Floors {
                 "parts::datagrams",
                 "parts::jobs",
                 "parts::moves",
+                "parts::kept",
+                "parts::pressure",
                 "parts::table",
                 "parts::output",
                 "parts::sessions",
@@ -100,7 +102,6 @@ const SERVE: Floors = Floors {
     ],
     folders: &["words", "parts", "handles"],
     upward: &[
-        ("memory", "inbox"),
         ("parts::table", "handles::stream"),
         ("inbox", "handles::dial"),
         ("inbox", "handles::stream"),

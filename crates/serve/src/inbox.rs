@@ -62,6 +62,9 @@ pub(crate) enum Command {
     /// There are too many threads: a connection that may move does.
     Move,
     Stream(Id, Ask),
+    /// A listener to add, and the number of one to close.
+    AddListener(Handle),
+    CloseListener(usize),
     Stop,
     /// A connection that the program asks for, and one that it no longer wants.
     Dial(Box<Asked>),
@@ -112,7 +115,8 @@ impl Shared {
     /// Queues a command; it comes back if the loop is over.
     pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
         let mut inbox = self.lock();
-        if inbox.closed || inbox.stops && matches!(command, Command::Dial(_)) {
+        let begins = matches!(command, Command::Dial(_) | Command::AddListener(_));
+        if inbox.closed || inbox.stops && begins {
             return Err(command);
         }
         inbox.stops |= matches!(command, Command::Stop);

@@ -79,6 +79,7 @@ mod memory;
 pub mod net;
 mod parts;
 mod server;
+mod stage;
 mod sys;
 mod words;
 

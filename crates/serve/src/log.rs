@@ -169,9 +169,9 @@ pub enum LogEvent<'a> {
         /// The id that it had.
         from: Id,
     },
-    /// A first connection stops reading, because more than three quarters of
-    /// [`Limits::memory`](crate::Limits::memory) are in use. Other connections may follow without a
-    /// record. [`Level::Warn`].
+    /// A first connection stops reading, because it holds more than its [share](crate::Budget) of
+    /// [`Limits::memory`](crate::Limits::memory). Other connections may follow without a record.
+    /// [`Level::Warn`].
     Throttled {
         /// The connection.
         id: Id,
@@ -236,6 +236,9 @@ pub enum LogEvent<'a> {
 pub enum RefusedBecause {
     /// The loop has [`Limits::connections`](crate::Limits::connections) connections.
     Connections,
+    /// A [share](crate::Budget) of [`Limits::memory`](crate::Limits::memory) would be below the
+    /// least one.
+    Memory,
     /// Each thread of an [`IoMode`](crate::IoMode) has a connection, or a thread could not begin.
     Threads,
     /// The watcher has refused the socket.

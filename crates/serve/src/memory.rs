@@ -1,54 +1,54 @@
 //! One budget of bytes for all connections of a server.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
-use windlass::Submitter;
+/// The least share of a connection, in a budget of 64 KiB or more.
+const LEAST_SHARE: usize = 4 << 10;
 
-use crate::inbox::BOOKKEEPING;
-use crate::words::limits::LEAST;
-
-/// A loop that was asked to shed and has not answered for this long is left out.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// Counts the bytes that wait in all loops of a server: output and datagrams that the kernel has
-/// not taken, queued writes of other threads, and data that is held back from the program.
+/// Counts the bytes that wait in all loops of a server, and shares them out.
 ///
-/// Above three quarters of the limit, connections stop reading at their next data. They read again
-/// at half of the limit. Above the limit, the loops close connections until the rest fits. The
-/// first to close is the connection whose output has made no progress for longest. A loop that does
-/// not answer within 100 ms is left out. No connection is closed for data that is held back.
+/// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
+/// turn, queued writes of other threads, data that is held back from the program, data that the
+/// program keeps beyond the half of the swap buffers, and what the program
+/// [charges](crate::Engine::charge).
+///
+/// - A quarter of the limit is the *reserve*. The *share* of a connection is the rest, divided by
+///   the number of connections that hold bytes, and at least 4 KiB (in a budget below 64 KiB: at
+///   least a sixteenth of it).
+/// - A connection that holds more than its share is not read, until it holds less.
+/// - The reserve is for connections that hold less than their share. While it is touched, the
+///   others get no more output, and in each turn each loop closes up to 64 of its connections above
+///   their share, with [`Cause::Shed`](crate::Cause::Shed): first those that hold most, to a factor
+///   of two.
+/// - While a share would be below the least one, accepted connections are refused.
+///
+/// So a connection that holds nothing is always served.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     limit: usize,
-    high: usize,
+    /// The limit without the reserve.
+    common: usize,
+    least_share: usize,
     used: AtomicUsize,
-    /// The loops that have had waiting output.
-    loops: Mutex<Vec<Stalls>>,
-}
-
-/// The state of a loop's stalls for the other loops.
-#[derive(Debug)]
-struct Stalls {
-    /// Wakes the loop.
-    submitter: Submitter,
-    token: u64,
-    /// The longest stall of the loop began at this time or later; `None` if no output waits.
-    oldest: Option<Instant>,
-    /// When another loop has asked it to shed.
-    asked: Option<Instant>,
+    /// Connections that hold bytes, in all loops.
+    holders: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of `limit` bytes, at least 256.
     pub fn new(limit: usize) -> Budget {
-        let limit = limit.max(LEAST);
-        let (used, loops) = (AtomicUsize::new(0), Mutex::default());
-        Budget(Arc::new(Shared { limit, high: limit / 4 * 3, used, loops }))
+        let limit = limit.max(crate::words::limits::LEAST);
+        Budget(Arc::new(Shared {
+            limit,
+            common: limit - limit / 4,
+            least_share: LEAST_SHARE.min(limit / 16),
+            used: AtomicUsize::new(0),
+            holders: AtomicUsize::new(0),
+        }))
     }
 
     /// The limit, in bytes.
@@ -63,6 +63,25 @@ impl Budget {
         if used > isize::MAX as usize { 0 } else { used }
     }
 
+    /// How many bytes a connection may hold now before its reads stop.
+    pub fn share(&self) -> usize {
+        self.share_of(self.holders())
+    }
+
+    /// The share among so many connections.
+    pub(crate) fn share_of(&self, holders: usize) -> usize {
+        (self.0.common / holders.max(1)).max(self.0.least_share)
+    }
+
+    pub(crate) fn least_share(&self) -> usize {
+        self.0.least_share
+    }
+
+    fn holders(&self) -> usize {
+        let holders = self.0.holders.load(Ordering::Relaxed);
+        if holders > isize::MAX as usize { 0 } else { holders }
+    }
+
     /// Changes the charge of one party.
     #[inline]
     pub(crate) fn change(&self, before: u32, now: u32) {
@@ -70,95 +89,45 @@ impl Budget {
         self.0.used.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// Charges `bytes` unless they exceed the limit.
-    pub(crate) fn try_charge(&self, bytes: u32) -> bool {
-        // One atomic step, because a loop that saw a charge which does not fit would shed a
+    /// Connections begin to hold bytes, or have given all back.
+    pub(crate) fn change_holders(&self, change: isize) {
+        self.0.holders.fetch_add(change as usize, Ordering::Relaxed);
+    }
+
+    /// Charges `bytes` to a party that holds `held` bytes, if they fit.
+    pub(crate) fn try_charge(&self, bytes: u32, held: usize) -> bool {
+        let limit = self.limit_for(bytes, held);
+        // One atomic step, because a loop that saw a charge which does not fit would close a
         // connection.
-        let charge =
-            |used: usize| used.checked_add(bytes as usize).filter(|sum| *sum <= self.0.limit);
+        let charge = |used: usize| used.checked_add(bytes as usize).filter(|sum| *sum <= limit);
         self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge).is_ok()
     }
 
-    /// Whether connections must stop reading.
+    /// Whether `try_charge` would charge them now.
+    pub(crate) fn has_room(&self, bytes: u32, held: usize) -> bool {
+        self.used().saturating_add(bytes as usize) <= self.limit_for(bytes, held)
+    }
+
+    /// A party draws the reserve only below its share.
+    fn limit_for(&self, bytes: u32, held: usize) -> usize {
+        let is_below = held.saturating_add(bytes as usize) <= self.share();
+        if is_below { self.0.limit } else { self.0.common }
+    }
+
+    /// The most bytes that a party above its share can ever charge at once.
+    pub(crate) fn most(&self) -> usize {
+        self.0.common
+    }
+
+    /// Whether the reserve is touched.
     #[inline]
-    pub(crate) fn is_high(&self) -> bool {
-        self.used() > self.0.high
+    pub(crate) fn is_touched(&self) -> bool {
+        self.used() > self.0.common
     }
 
-    /// Whether connections that have stopped may read again.
-    pub(crate) fn is_low(&self) -> bool {
-        self.used() <= self.0.limit / 2
-    }
-
-    /// The longest write of another thread for which there is room at any time when the memory is
-    /// low, at least 1. A longer one could be woken for ever, and find no room.
-    pub(crate) fn room_when_low(&self) -> usize {
-        self.0.limit - self.0.limit / 2 - BOOKKEEPING as usize
-    }
-
-    /// Whether a connection must be closed.
-    #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.used() > self.0.limit
-    }
-
-    /// Whether other threads or loops share the budget.
-    pub(crate) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-
-    fn loops(&self) -> MutexGuard<'_, Vec<Stalls>> {
-        self.0.loops.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Notes when the longest stall of a loop began. `token` names the loop, and wakes it.
-    pub(crate) fn note_oldest(
-        &self,
-        token: u64,
-        oldest: Option<Instant>,
-        submitter: impl FnOnce() -> Submitter,
-    ) {
-        let mut loops = self.loops();
-        match loops.iter_mut().find(|stalls| stalls.token == token) {
-            Some(stalls) => {
-                stalls.oldest = oldest;
-                if oldest.is_none() {
-                    stalls.asked = None; // it has done what it was asked for
-                }
-            }
-            None => loops.push(Stalls { submitter: submitter(), token, oldest, asked: None }),
-        }
-    }
-
-    /// Notes that a loop was woken, and is about to look whether it has to shed.
-    pub(crate) fn answer(&self, token: u64) {
-        if let Some(stalls) = self.loops().iter_mut().find(|stalls| stalls.token == token) {
-            stalls.asked = None;
-        }
-    }
-
-    /// Wakes the loop with a longer stall than `oldest`, if there is one and it answers.
-    pub(crate) fn asks_another(&self, token: u64, oldest: Option<Instant>, now: Instant) -> bool {
-        let mut loops = self.loops();
-        let others = loops.iter_mut().filter(|stalls| {
-            let answers = stalls.asked.is_none_or(|asked| now < asked + PATIENCE);
-            stalls.token != token && stalls.oldest.is_some() && answers
-        });
-        let Some(longest) = others.min_by_key(|stalls| stalls.oldest) else { return false };
-        if oldest.is_some() && oldest <= longest.oldest {
-            return false;
-        }
-        if longest.asked.is_none() {
-            longest.asked = Some(now);
-            // The post is refused if the watcher is closed or its queue is full: no answer comes.
-            let _ = longest.submitter.wake(longest.token);
-        }
-        true
-    }
-
-    /// Forgets a loop.
-    pub(crate) fn leave(&self, token: u64) {
-        self.loops().retain(|stalls| stalls.token != token);
+    /// Whether one more connection may come.
+    pub(crate) fn admits(&self) -> bool {
+        self.0.common / (self.holders() + 1) >= self.0.least_share
     }
 }
 
@@ -174,7 +143,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    assert!(!budget.try_charge(1 << 30));
+                    assert!(!budget.try_charge(1 << 30, 0));
                 }
             });
             let seen = (0..200_000).map(|_| budget.used()).max();
@@ -184,27 +153,35 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_whose_stalls_have_ended_is_asked_again() {
-        let (budget, now) = (Budget::new(1), Instant::now());
-        let mut watcher = windlass::Watcher::new().unwrap();
-        budget.note_oldest(2, Some(now), || watcher.submitter());
-        assert!(budget.asks_another(1, None, now));
-        // It does not answer in time.
-        assert!(!budget.asks_another(1, None, now + 2 * PATIENCE));
-        budget.note_oldest(2, None, || unreachable!());
-        budget.note_oldest(2, Some(now), || unreachable!());
-        assert!(budget.asks_another(1, None, now + 2 * PATIENCE));
+    fn the_share_is_the_rest_without_the_reserve_by_those_that_hold_bytes() {
+        let budget = Budget::new(256 << 20);
+        assert_eq!(budget.share(), 192 << 20);
+        budget.change_holders(1);
+        assert_eq!(budget.share(), 192 << 20);
+        budget.change_holders(3);
+        assert_eq!(budget.share(), 48 << 20);
+        budget.change_holders(49_148);
+        assert_eq!(budget.share(), 4096);
+        assert!(!budget.admits());
+        budget.change_holders(-1);
+        assert!(budget.admits());
+        budget.change_holders(1_000_000);
+        assert_eq!(budget.share(), 4096, "it is never less");
     }
 
     #[test]
-    fn a_charge_fits_or_changes_nothing() {
-        let budget = Budget::new(1000);
-        assert!(budget.try_charge(600) && !budget.try_charge(401) && budget.try_charge(400));
-        assert!(budget.is_high() && !budget.is_over() && !budget.is_low());
-        budget.change(600, 700);
-        assert!(budget.is_over());
-        budget.change(700, 0);
-        assert_eq!(budget.used(), 400);
-        assert!(budget.is_low());
+    fn the_reserve_is_for_those_below_their_share() {
+        let budget = Budget::new(64 << 10);
+        budget.change_holders(12);
+        assert_eq!(budget.share(), 4096);
+        assert!(budget.try_charge(48 << 10, 0), "that is all but the reserve");
+        assert!(!budget.is_touched());
+        assert!(!budget.try_charge(1, 4096) && !budget.has_room(1, 4096));
+        assert!(budget.has_room(4096, 0) && budget.try_charge(4096, 0) && budget.is_touched());
+        assert!(!budget.try_charge(12 << 10, usize::MAX));
+        assert!(budget.try_charge(4096, 0) && budget.try_charge(4096, 0));
+        assert!(budget.try_charge(4096, 0) && !budget.try_charge(1, 0), "that is all");
+        budget.change(64 << 10, 0);
+        assert_eq!(budget.used(), 0);
     }
 }

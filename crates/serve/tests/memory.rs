@@ -212,3 +212,69 @@ fn a_broadcast_that_waits_is_in_memory_once() {
     assert!(grown < (MESSAGES as isize + 1) << 20, "{grown} bytes more in memory");
     drop(theirs);
 }
+
+/// Connections that were busy at once kept the memory of that time for ever.
+#[test]
+fn connections_that_were_busy_cost_what_idle_ones_cost() {
+    let (ours, mut theirs) = pairs();
+    let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine = Engine::<()>::new(Config::default());
+    let mut done = Completions::new();
+    for socket in ours {
+        engine.attach(socket, ()).expect("room");
+    }
+    engine.flush(&mut watcher);
+    while engine.next_event(&mut watcher).is_some() {}
+    watcher.try_wait(&mut done).unwrap();
+    done.clear();
+    let before = live_bytes();
+    let ids: Vec<Id> = engine.ids().collect();
+    for &id in &ids {
+        // Copied bytes, pieces, and data that is held back.
+        engine.write_slice(id, &[7; 9000]).unwrap();
+        engine.write(id, vec![7; 1000]).unwrap();
+        assert!(engine.pause(id) && engine.charge(id, 100));
+    }
+    for socket in &mut theirs {
+        socket.write_all(b"hello").unwrap();
+    }
+    engine.flush(&mut watcher);
+    let mut heard = 0;
+    let mut turn = |watcher: &mut Watcher, engine: &mut Engine<()>| {
+        watcher.wait_timeout(&mut done, Duration::from_secs(2)).unwrap();
+        for completion in done.drain(..) {
+            assert!(engine.complete(watcher, completion).is_none());
+        }
+        while let Some(event) = engine.next_event(watcher) {
+            if let Event::Data { id, .. } = event {
+                heard += 1;
+                assert!(engine.charge(id, 0));
+            }
+        }
+        engine.flush(watcher);
+        heard
+    };
+    while engine.budget().used() < ids.len() * 105 {
+        turn(&mut watcher, &mut engine);
+    }
+    for &id in &ids {
+        assert!(engine.resume(id));
+    }
+    for socket in &mut theirs {
+        let mut all = [0; 10_000];
+        socket.read_exact(&mut all).unwrap();
+    }
+    engine.flush(&mut watcher);
+    while turn(&mut watcher, &mut engine) < ids.len() {}
+    let count = ids.len() as isize;
+    drop(ids);
+    // The next sweeps give the memory back: each has a timer.
+    let held = live_bytes() - before;
+    for _ in 0..4 {
+        turn(&mut watcher, &mut engine);
+    }
+    let more = live_bytes() - before;
+    println!("{held} bytes more, and then {more}, for {count} connections");
+    assert_eq!(engine.budget().used(), 0);
+    assert!(more < 24 * count, "{more} bytes more");
+}

@@ -38,6 +38,8 @@ systems_modes! {
     an_abort_ends_the_file
     a_peer_that_does_not_read_ends_in_time
     a_file_that_shrinks_ends_the_connection
+    a_file_that_shrinks_before_a_close_is_no_good_end
+    a_file_without_bytes_is_told_in_its_place
     a_file_that_is_not_for_reading_ends_the_connection
     a_file_that_is_refused_comes_back
     too_many_files_stop_the_reads
@@ -132,6 +134,8 @@ type Does = dyn Fn(&mut Conn<'_, usize>, &News<Note>, u8) -> Action + Send + Syn
 struct Scripted {
     news: News<Note>,
     does: Arc<Does>,
+    /// What each `postwrite` adds to the sum besides.
+    for_each_call: usize,
 }
 
 impl Handler for Scripted {
@@ -156,7 +160,7 @@ impl Handler for Scripted {
     }
 
     fn postwrite(&mut self, c: &mut Conn<'_, usize>, amount: usize, _: usize) -> Action {
-        *c.state() += amount;
+        *c.state() += amount + self.for_each_call;
         Action::None
     }
 
@@ -183,8 +187,16 @@ fn scene<T: Setting>(
     limits: Limits,
     does: impl Fn(&mut Conn<'_, usize>, &News<Note>, u8) -> Action + Send + Sync + 'static,
 ) -> Stage<T> {
+    scene_with::<T>(limits, 0, does)
+}
+
+fn scene_with<T: Setting>(
+    limits: Limits,
+    for_each_call: usize,
+    does: impl Fn(&mut Conn<'_, usize>, &News<Note>, u8) -> Action + Send + Sync + 'static,
+) -> Stage<T> {
     let does: Arc<Does> = Arc::new(does);
-    let make = move |news| Scripted { news, does: Arc::clone(&does) };
+    let make = move |news| Scripted { news, does: Arc::clone(&does), for_each_call };
     Scene::start::<T>(make, |server| server.limits(limits).listen("tcp://127.0.0.1:0").unwrap())
 }
 
@@ -450,6 +462,59 @@ fn a_file_that_shrinks_ends_the_connection<T: Setting>() {
     assert_eq!(scene.end().counts.ends.failed, 1);
 }
 
+/// A close that waited behind the file was told as the cause, so the end looked like a good one.
+fn a_file_that_shrinks_before_a_close_is_no_good_end<T: Setting>() {
+    let file = Temporary::new(&pattern(32 * MIB, 7));
+    let send = send_all(&file);
+    let mut scene = scene::<T>(Limits::new(), move |c, news, _| {
+        send(c, news);
+        Action::Close
+    });
+    let client = begin_to_send::<T>(&mut scene, &file);
+    let now = OpenOptions::new().write(true).open(&file.path).unwrap();
+    now.set_len(20 * MIB as u64).unwrap();
+    drop(now);
+    scene.hear(client);
+    let (cause, unsent, _) = end_of::<T>(&mut scene);
+    assert!(cause == Cause::FileEnded && unsent > 5, "{cause:?}, {unsent}");
+    assert_eq!(file.left(0), 0);
+    scene.end();
+}
+
+/// A part of a file without bytes made no call of `postwrite`.
+fn a_file_without_bytes_is_told_in_its_place<T: Setting>() {
+    let file = Temporary::new(b"text");
+    let open = Arc::clone(&file);
+    let mut scene = scene_with::<T>(Limits::new(), 1000, move |c, _, byte| {
+        match byte {
+            b'f' => {
+                c.write("before");
+                c.send_file(open.open(), 2..2).unwrap();
+                c.send_file(open.open(), ..).unwrap();
+                c.send_file(open.open(), 4..).unwrap();
+                c.write("after");
+            }
+            // 1000 for each call, beside the bytes.
+            _ => {
+                let sum = *c.state();
+                c.write(format!(" {sum}"));
+            }
+        }
+        Action::None
+    });
+    let client = scene.connect();
+    scene.say(client, "f");
+    scene.until("all is sent", |s| s.client(client).heard == b"beforetextafter");
+    // The last event may come behind the first question.
+    while !scene.client(client).heard.ends_with(b" 3004") {
+        let before = scene.client(client).heard.len();
+        scene.say(client, "=");
+        scene.until("it is answered", |s| s.client(client).heard.len() == before + 5);
+    }
+    assert_eq!(file.left(0), 0);
+    scene.end();
+}
+
 fn a_file_that_is_not_for_reading_ends_the_connection<T: Setting>() {
     const EBADF: i32 = 9;
     let file = Temporary::new(b"secret");
@@ -630,7 +695,7 @@ fn a_session_sends_no_file<T: Setting>() {
         news.tell(Note::Refused(reason));
         Action::None
     });
-    let make = move |news| Scripted { news, does: Arc::clone(&does) };
+    let make = move |news| Scripted { news, does: Arc::clone(&does), for_each_call: 0 };
     let mut scene: Stage<T> =
         Scene::start::<T>(make, |server| server.listen("udp://127.0.0.1:0?sessions=true").unwrap());
     let local = Address::from(([127, 0, 0, 1], 0));

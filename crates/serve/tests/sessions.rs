@@ -33,6 +33,7 @@ every_driver! {
     a_thousand_peers_at_once
     a_socket_without_sessions_beside_one_with
     sessions_of_an_engine_are_events
+    no_session_opens_behind_the_end_of_its_socket
 }
 
 /// Without the simulation: servers of several loops make their own watchers.
@@ -575,6 +576,31 @@ fn a_socket_without_sessions_beside_one_with<T: Harness>() {
     assert_eq!(&*post.ask(socket, "hello"), b"hello");
     assert_eq!(post.book().opened[0].1.listener, Some(1));
     assert_eq!(post.book().datagrams, 1);
+}
+
+/// A datagram that was on its way when its socket closed opened a session, which then had no
+/// socket.
+fn no_session_opens_behind_the_end_of_its_socket<T: Harness>() {
+    let mut watcher = T::watcher(Watcher::builder());
+    let mut engine = Engine::<u32>::new(Config::new().udp_sessions(true));
+    let (local, options) = (([127, 0, 0, 1], 0), DatagramOptions::default());
+    let number = engine.bind_datagram(&mut watcher, local, options).unwrap();
+    let to = watcher.local_address(engine.listeners()[number]).unwrap();
+    let client = watcher.bind_datagram(local, options).unwrap();
+    watcher.submit(Op::send_to(client, "hello", to).token(1)).unwrap();
+    let (mut batch, mut done) = (Vec::new(), Completions::new());
+    while !batch.iter().any(|c: &windlass::Completion| c.code() == OpCode::RecvFrom) {
+        watcher.wait_timeout(&mut done, PATIENCE).unwrap();
+        batch.extend(done.drain(..));
+    }
+    assert!(engine.close_listener(number));
+    engine.flush(&mut watcher);
+    assert!(!engine.close_listener(number), "it is closed");
+    for c in batch {
+        let _ = engine.complete(&mut watcher, c);
+    }
+    assert!(engine.next_event(&mut watcher).is_none() && engine.is_empty());
+    assert_eq!(engine.counts().refused_datagrams, 1);
 }
 
 fn sessions_of_an_engine_are_events<T: Harness>() {

@@ -255,7 +255,8 @@ fn a_write_without_memory_is_woken<T: Harness>() {
     let (mut bench, client, stream) = pair::<T>(limits().memory(500_000));
     bench.deafen(client);
     let written = fill(&stream);
-    assert!(written > 400_000 && bench.running.engine().budget().used() <= 500_000);
+    // All but the reserve.
+    assert!(written > 300_000 && bench.running.engine().budget().used() <= 375_000);
     let bells = Arc::clone(&bench.running.handler().bells);
     bench.hear(client);
     bench.until("a wake", |_| bells.count() > 0);

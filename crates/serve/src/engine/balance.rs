@@ -60,11 +60,11 @@ impl Balancer {
 impl<S> Engine<S> {
     /// Chooses the loop or the thread of an accepted connection.
     pub(crate) fn balance(&mut self, mut handle: Handle, listener: usize) -> Choice {
-        let Some(balancer) = &mut self.balancer else {
+        let Some(balancer) = &mut self.entrance.balancer else {
             self.count_load(1);
             return Choice::Here(handle);
         };
-        if self.refuses {
+        if self.entrance.refuses {
             self.count_load(1);
             return Choice::Here(handle); // which counts it
         }
@@ -101,7 +101,7 @@ impl<S> Engine<S> {
 
     /// Counts a connection for the choices of the balancer.
     pub(crate) fn count_load(&self, change: isize) {
-        if let Some(shared) = &self.shared {
+        if let Some(shared) = &self.outside.shared {
             shared.load.fetch_add(change as usize, Ordering::Relaxed);
         }
     }

@@ -51,7 +51,7 @@ impl<S> Engine<S> {
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.
     pub fn connect_datagram(&mut self, to: impl Into<Address>, state: S) -> Result<Id, S> {
-        if self.refuses || self.table.len >= MOST as usize {
+        if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err(state);
         }
         let id = self.insert_client(&to.into(), state);
@@ -74,7 +74,7 @@ impl<S> Engine<S> {
         state: S,
     ) -> Result<Id, (Handle, S)> {
         let handle = handle.into();
-        if self.refuses || self.table.len >= MOST as usize {
+        if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err((handle, state));
         }
         // A datagram without an address goes to the peer.
@@ -88,7 +88,7 @@ impl<S> Engine<S> {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);
-        let at = self.sessions.insert_client(id.index(), to);
+        let at = self.udp.sessions.insert_client(id.index(), to);
         self.table.place_mut(id.index()).active = SESSION | at;
         id
     }
@@ -97,7 +97,7 @@ impl<S> Engine<S> {
     pub(crate) fn begin_client<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         let index = id.index();
         let Some(at) = self.session_at(index) else { return };
-        let to = self.sessions.address(at);
+        let to = self.udp.sessions.address(at);
         let cause = match to.ip() {
             None => Cause::Rejected,
             Some(ip) => match watcher.bind_datagram(local(ip), DatagramOptions::default()) {
@@ -106,7 +106,7 @@ impl<S> Engine<S> {
                     Ok(()) => {
                         self.table.place_mut(index).source = source;
                         self.counts.connected += 1;
-                        self.pending.push_back(Pending::Opened(id, Some(ip)));
+                        self.told.pending.push_back(Pending::Opened(id, Some(ip)));
                         return;
                     }
                     Err(reason) => {
@@ -128,7 +128,7 @@ impl<S> Engine<S> {
         self.touch_session(watcher, id);
         self.arm_expiry(watcher);
         // What the program has written so far leaves now.
-        self.requests = true;
+        self.work.requests = true;
         for _ in 0..RECEIVES {
             self.receive_of_client(watcher, id);
         }

@@ -84,8 +84,8 @@ impl<S> Engine<S> {
             watcher.abort(source);
             return Err(refused.into());
         }
-        self.listeners.push(source);
-        self.datagrams.sockets.push(Socket {
+        self.entrance.listeners.push(source);
+        self.udp.datagrams.sockets.push(Socket {
             listener,
             has_sessions,
             receives: 1,
@@ -100,14 +100,14 @@ impl<S> Engine<S> {
 
     /// Whether a listener is a datagram socket.
     pub(crate) fn has_datagrams(&mut self, listener: usize) -> bool {
-        self.datagrams.socket(listener).is_some()
+        self.udp.datagrams.socket(listener).is_some()
     }
 
     /// Submits the receives that are missing.
     pub(crate) fn receive<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
-        let source = self.listeners[listener];
+        let source = self.entrance.listeners[listener];
         let token = self.token(LISTENERS + listener as u32);
-        let Some(socket) = self.datagrams.socket(listener) else { return };
+        let Some(socket) = self.udp.datagrams.socket(listener) else { return };
         while socket.receives < RECEIVES && !socket.is_paused && !source.is_none() {
             let submitted = watcher.submit(Op::recv_from(source).token(token));
             if submitted.is_err() {
@@ -144,28 +144,28 @@ impl<S> Engine<S> {
     ) -> Result<(), Refused> {
         let data = data.into();
         let cap = self.config.limits.cap;
-        let is_open = self.listeners.get(listener).is_some_and(|source| !source.is_none());
-        let Some(socket) = self.datagrams.socket(listener).filter(|_| is_open) else {
+        let is_open = self.entrance.listeners.get(listener).is_some_and(|source| !source.is_none());
+        let Some(socket) = self.udp.datagrams.socket(listener).filter(|_| is_open) else {
             return Err(Refused { data, reason: Refusal::Stale });
         };
         let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
         if bytes as usize + socket.charged as usize > cap {
             return Err(Refused { data, reason: Refusal::Cap });
         }
-        if !self.budget.try_charge(bytes) {
+        if !self.memory.budget.try_charge(bytes, usize::MAX) {
             return Err(Refused { data, reason: Refusal::Memory });
         }
         socket.charged += bytes;
-        self.datagrams.outbox.push((listener, to.into(), data));
-        self.requests = true;
+        self.udp.datagrams.outbox.push((listener, to.into(), data));
+        self.work.requests = true;
         Ok(())
     }
 
     /// Sends the datagrams of this turn.
     pub(crate) fn send_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let mut outbox = std::mem::take(&mut self.datagrams.outbox);
+        let mut outbox = std::mem::take(&mut self.udp.datagrams.outbox);
         for (listener, to, data) in outbox.drain(..) {
-            let (source, bytes) = (self.listeners[listener], data.len());
+            let (source, bytes) = (self.entrance.listeners[listener], data.len());
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
             let send = Op::send_to(source, data, to);
@@ -177,17 +177,17 @@ impl<S> Engine<S> {
                 self.discharge_datagram(listener, bytes);
             }
         }
-        if self.datagrams.outbox.is_empty() {
+        if self.udp.datagrams.outbox.is_empty() {
             // The empty list keeps its memory for the next datagrams.
-            self.datagrams.outbox = outbox;
+            self.udp.datagrams.outbox = outbox;
         }
     }
 
     fn discharge_datagram(&mut self, listener: usize, bytes: usize) {
-        if let Some(socket) = self.datagrams.socket(listener) {
+        if let Some(socket) = self.udp.datagrams.socket(listener) {
             let bytes = (bytes + BOOKKEEPING) as u32;
             socket.charged -= bytes;
-            self.budget.change(bytes, 0);
+            self.memory.budget.change(bytes, 0);
         }
     }
 }
@@ -210,7 +210,7 @@ impl<S: Default> Engine<S> {
             OpCode::RecvFrom => self.received(watcher, listener, completion),
             // After a pause.
             OpCode::Timer => {
-                self.datagrams.socket(listener)?.is_paused = false;
+                self.udp.datagrams.socket(listener)?.is_paused = false;
                 self.receive(watcher, listener);
                 None
             }
@@ -230,8 +230,8 @@ impl<S: Default> Engine<S> {
         listener: usize,
         completion: Completion,
     ) -> Option<Event<S>> {
-        let source = *self.listeners.get(listener)?;
-        let socket = self.datagrams.socket(listener)?;
+        let source = *self.entrance.listeners.get(listener)?;
+        let socket = self.udp.datagrams.socket(listener)?;
         socket.receives -= 1;
         let has_sessions = socket.has_sessions;
         let event = match completion.result {
@@ -261,6 +261,10 @@ impl<S: Default> Engine<S> {
         }
         match event {
             // The program's code makes the state, and can panic: everything else is done.
+            Some(Event::Datagram { .. }) if has_sessions && source.is_none() => {
+                self.counts.refused_datagrams += 1; // the socket is closed
+                None
+            }
             Some(Event::Datagram { from, data, .. }) if has_sessions && !from.is_unspecified() => {
                 self.heard(watcher, listener, from, data)
             }
@@ -270,19 +274,16 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
-    /// Closes the datagram sockets after they have sent their datagrams.
-    pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+    /// Closes a datagram socket after it has sent its datagrams.
+    pub(crate) fn close_datagrams<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
         self.send_datagrams(watcher);
         self.send_outbox(watcher);
-        self.close_sessions();
-        let listeners: Vec<_> = self.datagrams.sockets.iter().map(|one| one.listener).collect();
-        for listener in listeners {
-            let source = std::mem::replace(&mut self.listeners[listener], Source::NONE);
-            let token = self.token(LISTENERS + listener as u32);
-            let close = Op::close(source).token(token).timeout(self.config.limits.close);
-            if !source.is_none() && watcher.submit(close).is_err() {
-                watcher.abort(source);
-            }
+        self.close_sessions(listener);
+        let source = std::mem::replace(&mut self.entrance.listeners[listener], Source::NONE);
+        let token = self.token(LISTENERS + listener as u32);
+        let close = Op::close(source).token(token).timeout(self.config.limits.close);
+        if !source.is_none() && watcher.submit(close).is_err() {
+            watcher.abort(source);
         }
     }
 }

@@ -13,7 +13,8 @@ use windlass::{Op, Ticket, Watcher};
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{DEADLINE, Engine};
 use crate::parts::deadlines::Kind;
-use crate::parts::table::{CLOSE, CLOSING, CONNECTING, DETACH, ENDED, session_of};
+use crate::parts::table::{ENDED, session_of};
+use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::expiry::Expiry;
 use crate::words::id::Id;
@@ -70,24 +71,24 @@ impl<S> Engine<S> {
 
     pub(crate) fn set_deadline_of(&mut self, id: Id, kind: Kind, deadline: Expiry) -> bool {
         let Some(place) = self.table.get(id) else { return false };
-        if place.flags & (DETACH | CONNECTING) == DETACH && place.source.is_none() {
-            return true; // Its last event waits.
+        if place.stage == Stage::Ended && place.source.is_none() {
+            return true; // its last event waits
         }
         let is_write = kind == Kind::Write;
         if is_write && session_of(place.active).is_some() {
             return false;
         }
         let Some(deadline) = deadline.0 else {
-            self.deadlines.clear(id, kind);
+            self.clocks.deadlines.clear(id, kind);
             if is_write && let Some(active) = self.table.active_of(id.index()) {
                 active.timed = false;
                 self.dirty(id.index());
             }
             return true;
         };
-        let times = self.deadlines.of.entry(id).or_default();
+        let times = self.clocks.deadlines.of.entry(id).or_default();
         times.0[kind as usize].deadline = Some(deadline);
-        self.deadlines.fresh.push((id, kind));
+        self.clocks.deadlines.fresh.push((id, kind));
         self.look_at_deadlines();
         if is_write {
             // Writes to a connection with an active part pass `send`, which looks for the end.
@@ -97,7 +98,7 @@ impl<S> Engine<S> {
     }
 
     fn look_at_deadlines(&mut self) {
-        if !std::mem::replace(&mut self.deadlines.asked, true) {
+        if !std::mem::replace(&mut self.clocks.deadlines.asked, true) {
             self.request(Request::Deadlines);
         }
     }
@@ -105,8 +106,8 @@ impl<S> Engine<S> {
     /// The timer has fired. Data of the same batch comes first: the next flush looks.
     pub(crate) fn deadline_passed(&mut self, ticket: Ticket) {
         // A timer that was replaced may complete all the same.
-        if self.deadlines.timer.is_some_and(|(timer, _)| timer == ticket) {
-            self.deadlines.timer = None;
+        if self.clocks.deadlines.timer.is_some_and(|(timer, _)| timer == ticket) {
+            self.clocks.deadlines.timer = None;
             self.look_at_deadlines();
         }
     }
@@ -114,7 +115,7 @@ impl<S> Engine<S> {
     /// The system has all output of a connection with a write deadline.
     #[cold]
     pub(crate) fn sent_in_time(&mut self, index: u32) {
-        self.deadlines.clear(self.table.id(index), Kind::Write);
+        self.clocks.deadlines.clear(self.table.id(index), Kind::Write);
         if let Some(active) = self.table.active_of(index) {
             active.timed = false;
         }
@@ -122,21 +123,21 @@ impl<S> Engine<S> {
 
     /// Ends the connections whose time has come, and waits for the next one.
     pub(crate) fn end_late<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.deadlines.asked = false;
+        self.clocks.deadlines.asked = false;
         let now = watcher.update_now();
-        for (id, kind) in std::mem::take(&mut self.deadlines.fresh) {
-            let deadline = self.deadlines.slot(id, kind).and_then(|slot| slot.deadline);
+        for (id, kind) in std::mem::take(&mut self.clocks.deadlines.fresh) {
+            let deadline = self.clocks.deadlines.slot(id, kind).and_then(|slot| slot.deadline);
             match deadline {
-                Some(Deadline::At(at)) => self.deadlines.queue(id, kind, at),
+                Some(Deadline::At(at)) => self.clocks.deadlines.queue(id, kind, at),
                 Some(Deadline::After(span)) => match now.checked_add(span) {
-                    Some(at) => self.deadlines.queue(id, kind, at),
-                    None => self.deadlines.clear(id, kind), // the clock does not reach it
+                    Some(at) => self.clocks.deadlines.queue(id, kind, at),
+                    None => self.clocks.deadlines.clear(id, kind), // the clock does not reach it
                 },
                 None => {}
             }
         }
         for _ in 0..AT_ONCE {
-            let Some(passed) = self.deadlines.pop(now) else { break };
+            let Some(passed) = self.clocks.deadlines.pop(now) else { break };
             if let Some((id, kind)) = passed {
                 self.end_one(watcher, id, kind);
             }
@@ -145,10 +146,10 @@ impl<S> Engine<S> {
     }
 
     fn end_one<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, kind: Kind) {
-        self.deadlines.clear(id, kind);
+        self.clocks.deadlines.clear(id, kind);
         let Some(place) = self.table.get(id) else { return };
         let (index, flags) = (id.index(), place.flags);
-        let is_over = flags & (CLOSE | CLOSING | DETACH) != 0;
+        let is_over = place.stage >= Stage::Leaving;
         match kind {
             Kind::Read if is_over || flags & ENDED != 0 => {}
             Kind::Read => self.fail(watcher, index, Cause::ReadTimeout),
@@ -165,20 +166,20 @@ impl<S> Engine<S> {
 
     /// Sets the timer to the first time of the heap.
     fn arm_deadlines<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let Some(&Reverse((first, ..))) = self.deadlines.heap.peek() else { return };
-        if let Some((timer, at)) = self.deadlines.timer {
+        let Some(&Reverse((first, ..))) = self.clocks.deadlines.heap.peek() else { return };
+        if let Some((timer, at)) = self.clocks.deadlines.timer {
             // A timer that comes too early costs a turn, and a later one takes its place.
             if at <= first {
                 return;
             }
             if watcher.reschedule_at(timer, first).is_ok() {
-                self.deadlines.timer = Some((timer, first));
+                self.clocks.deadlines.timer = Some((timer, first));
                 return;
             }
             watcher.cancel(timer);
         }
         let submitted = watcher.submit(Op::timer_at(first).token(self.token(DEADLINE)));
-        self.deadlines.timer = submitted.as_ref().ok().map(|&timer| (timer, first));
+        self.clocks.deadlines.timer = submitted.as_ref().ok().map(|&timer| (timer, first));
         if is_full(submitted) {
             self.look_at_deadlines();
         }

@@ -19,10 +19,10 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn take_dial(&mut self, asked: Asked) {
         let Asked { target, state, id, charged } = asked;
-        self.budget.change(charged, 0);
+        self.memory.budget.change(charged, 0);
         // The thread has counted it, and the calls below do.
         self.count_load(-1);
-        let Some(unpack) = self.unpack else { unreachable!("`remote` has set it") };
+        let Some(unpack) = self.outside.unpack else { unreachable!("`remote` has set it") };
         let state = unpack(state);
         let begun = match target {
             Target::Stream(addresses, options) => self.connect(addresses, options, state),
@@ -40,23 +40,23 @@ impl<S> Engine<S> {
 
     /// Ends a connection that another thread has asked for, and that has no place.
     pub(crate) fn refuse_dial(&mut self, state: S) -> Id {
-        let cause = if self.refuses { Cause::Shutdown } else { Cause::Rejected };
+        let cause = if self.entrance.refuses { Cause::Shutdown } else { Cause::Rejected };
         let (unsent, phase, age) = (0, Phase::Connecting, Duration::ZERO);
         let id = self.table.skip();
         self.counts.closed(cause);
         if self.config.log.is_some() {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
-        self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
-        self.pending.push_back(Pending::Gone);
+        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state });
+        self.told.pending.push_back(Pending::Gone);
         id
     }
 
     /// Ends a connection that another thread has asked for, when the loop takes no more.
     pub(crate) fn drop_dial(&mut self, asked: Asked) {
-        self.budget.change(asked.charged, 0);
+        self.memory.budget.change(asked.charged, 0);
         self.count_load(-1);
-        if let Some(unpack) = self.unpack {
+        if let Some(unpack) = self.outside.unpack {
             let id = self.refuse_dial(unpack(asked.state));
             let _ = asked.id.set(id);
         }
@@ -81,7 +81,7 @@ impl<S> Engine<S> {
     ) {
         let mut peer = handle.peer();
         let Ok(source) = watcher.attach(handle) else {
-            return self.end(watcher, id.index(), Cause::Rejected, 0);
+            return self.end_connection(watcher, id.index(), Cause::Rejected, 0);
         };
         self.table.place_mut(id.index()).source = source;
         match watcher.kind(source) {
@@ -102,7 +102,7 @@ impl<S> Engine<S> {
             _ => {}
         }
         self.counts.attached += 1;
-        self.pending.push_back(Pending::Opened(id, peer));
+        self.told.pending.push_back(Pending::Opened(id, peer));
     }
 
     /// Opens a UDP client of a datagram socket that the program has given.
@@ -125,7 +125,7 @@ impl<S> Engine<S> {
         match peer {
             Ok(peer) => {
                 self.counts.attached += 1;
-                self.pending.push_back(Pending::Opened(id, peer.ip()));
+                self.told.pending.push_back(Pending::Opened(id, peer.ip()));
             }
             Err(Reason::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),
             Err(_) => self.fail(watcher, index, Cause::Rejected),

@@ -10,9 +10,10 @@ use crate::engine::Engine;
 use crate::engine::events::{Gone, Pending};
 use crate::log::LogEvent;
 use crate::parts::table::{
-    ABORT, Active, CLOSE, CLOSING, CONNECTING, Closing, DETACH, DRAINING, ENDED, HELD, OVER,
-    READING, SHUT, SHUTTING, STOPPED, session_of,
+    ABORT, Active, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT,
+    SHUTTING, STOPPED, THROTTLED, session_of,
 };
+use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
 
@@ -35,11 +36,12 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & CONNECTING != 0 {
             // A detach that has not begun gives way: a shutdown does not wait for the connect.
-            place.flags &= !DETACH;
+            place.advance(Step::CalledOff);
         }
-        if place.flags & (OVER | DETACH) == 0 {
-            place.flags |= CLOSE;
+        if !place.is_to_end() {
+            place.advance(Step::Close);
             self.note_cause(id.index(), cause);
+            self.begin_end_clock(id.index());
             self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
@@ -54,7 +56,8 @@ impl<S> Engine<S> {
         if session_of(place.active).is_some() {
             return self.close(id);
         }
-        if place.flags & (OVER | DETACH | SHUTTING) == 0 {
+        if !place.is_to_end() && place.flags & SHUTTING == 0 {
+            place.advance(Step::SideEnded);
             place.flags |= SHUT;
             self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
@@ -72,13 +75,9 @@ impl<S> Engine<S> {
         if session_of(place.active).is_some() {
             return false;
         }
-        if place.flags & (OVER | DETACH) == 0 {
-            place.flags |= DETACH;
-            self.thaw(id.index());
-            if let Some(active) = self.table.active_of(id.index()) {
-                // What it has waited so far was not for the detach.
-                active.since = None;
-            }
+        if !place.is_to_end() {
+            place.advance(Step::Leave);
+            self.begin_end_clock(id.index());
             self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
@@ -89,8 +88,11 @@ impl<S> Engine<S> {
     #[inline]
     pub(crate) fn carry_out<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        if place.flags & (OVER | SHUT | DETACH) != 0 {
+        if place.is_to_end() || place.flags & SHUT != 0 {
             self.carry_out_end(watcher, index);
+        } else if place.stage == Stage::HalfClosed && place.flags & ENDED != 0 {
+            // No read is in flight that could have a time limit.
+            self.sweep_later(watcher, index);
         } else if place.flags & READING == 0 && place.state.is_some() {
             self.read_as_wanted(watcher, index);
         }
@@ -99,7 +101,7 @@ impl<S> Engine<S> {
     #[inline(never)]
     fn carry_out_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        let (source, flags) = (place.source, place.flags);
+        let (source, flags, stage) = (place.source, place.flags, place.stage);
         if let Some(at) = session_of(place.active) {
             return self.carry_out_session(watcher, index, at);
         }
@@ -107,12 +109,13 @@ impl<S> Engine<S> {
             return self.fail(watcher, index, Cause::Aborted);
         }
         if flags & CONNECTING != 0 {
-            if flags & CLOSE != 0 && self.corked(index) == 0 && self.files_of(index).is_none() {
-                self.fail(watcher, index, Cause::Closed);
-            } else if flags & CLOSE != 0 {
-                self.begin_end(watcher, index, Closing::Waits);
+            if stage != Stage::Closing {
+                return;
             }
-            return;
+            if self.corked(index) == 0 && self.files_of(index).is_none() {
+                return self.fail(watcher, index, Cause::Closed);
+            }
+            return self.sweep_later(watcher, index);
         }
         let token = self.token(index);
         let waits_for_files = self.files_of(index).is_some();
@@ -123,15 +126,14 @@ impl<S> Engine<S> {
                 return self.fail(watcher, index, Cause::Rejected);
             }
         }
-        if flags & (CLOSE | CLOSING) == CLOSE && (waits_for_files || self.waits_for_jobs(index)) {
-            self.begin_end(watcher, index, Closing::Waits);
-        } else if flags & (CLOSE | CLOSING) == CLOSE {
-            let place = self.table.place_mut(index);
-            place.flags = place.flags & !CLOSE | CLOSING;
-            self.begin_close(watcher, index);
-        } else if flags & CLOSING != 0 {
+        if flags & FINISHING != 0 {
             self.read_on(watcher, index);
-        } else if flags & DETACH != 0 && !source.is_none() {
+        } else if stage == Stage::Closing && (waits_for_files || self.waits_for_jobs(index)) {
+            self.sweep_later(watcher, index);
+        } else if stage == Stage::Closing {
+            self.table.place_mut(index).flags |= FINISHING;
+            self.begin_close(watcher, index);
+        } else if stage == Stage::Leaving {
             self.try_detach(watcher, index);
         } else {
             self.read_as_wanted(watcher, index);
@@ -158,9 +160,11 @@ impl<S> Engine<S> {
         let _ = watcher.set_idle_timeout(source, None);
         match watcher.detach(source) {
             Ok(handle) => {
-                self.table.place_mut(index).source = Source::NONE;
+                let place = self.table.place_mut(index);
+                place.source = Source::NONE;
+                place.advance(Step::End);
                 self.unsweep(index);
-                self.deadlines.forget(self.table.id(index));
+                self.clocks.deadlines.forget(self.table.id(index));
                 let mut undelivered = Vec::new();
                 if let Some(active) = self.table.active_of(index) {
                     if let Some(stream) = active.stream.take() {
@@ -169,7 +173,7 @@ impl<S> Engine<S> {
                         stream.end(Cause::Closed);
                     }
                     undelivered.extend(active.held.drain(..));
-                    (active.held_bytes, active.queued) = (0, 0);
+                    (active.held_bytes, active.queued, active.by_program) = (0, 0, 0);
                 }
                 self.recharge(index);
                 self.table.release(index);
@@ -180,7 +184,12 @@ impl<S> Engine<S> {
                 let id = self.table.id(index);
                 self.log(LogEvent::Detached { id });
                 self.end_jobs(id);
-                self.pending.push_back(Pending::Detached(Box::new((id, handle, undelivered, eof))));
+                self.told.pending.push_back(Pending::Detached(Box::new((
+                    id,
+                    handle,
+                    undelivered,
+                    eof,
+                ))));
             }
             // The answer of a cancel is on its way.
             Err(Reason::Busy) => {
@@ -199,22 +208,35 @@ impl<S> Engine<S> {
         index: u32,
         kind: ErrorKind,
     ) {
-        let flags = self.table.place(index).flags;
+        let place = self.table.place(index);
+        let (flags, leaves) = (place.flags, place.stage == Stage::Leaving);
         match kind {
             // The engine, or the program, has cancelled it: `flush` decides what follows.
             ErrorKind::Cancelled => self.dirty(index),
             // A detach may wait for it.
             ErrorKind::Deadline
-                if flags & STOPPED != 0 || flags & HELD != 0 && self.stream_of(index).is_none() =>
+                if flags & STOPPED != 0
+                    || leaves
+                    || flags & HELD != 0 && self.stream_of(index).is_none() =>
             {
                 self.dirty(index);
             }
             // The close's own completion follows.
-            ErrorKind::Aborted | ErrorKind::Closed if flags & CLOSING != 0 => {}
+            ErrorKind::Aborted | ErrorKind::Closed if flags & FINISHING != 0 => {}
             ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
             // Its writes may have failed, too, and their completions follow.
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             _ => self.fail(watcher, index, Cause::Rejected),
+        }
+    }
+
+    /// A file could not be sent: that is why the connection ends, even if a close was asked for
+    /// before.
+    pub(crate) fn forget_request(&mut self, index: u32) {
+        if let Some(active) = self.table.active_of(index)
+            && matches!(active.cause, Some(Cause::Closed | Cause::Eof))
+        {
+            active.cause = None;
         }
     }
 
@@ -224,7 +246,7 @@ impl<S> Engine<S> {
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             // A write before it has failed, and said why; or the close's completion follows.
             ErrorKind::Torn => {}
-            _ if self.closing(index) == Closing::Submitted => {}
+            _ if self.table.place(index).flags & CLOSE_SENT != 0 => {}
             ErrorKind::Overflow => self.fail_later(index, Cause::Overflow),
             _ => self.fail_later(index, Cause::Rejected),
         }
@@ -251,11 +273,61 @@ impl<S> Engine<S> {
         if self.files_of(index).is_some() {
             self.drop_files(watcher, index);
         }
-        self.end(watcher, index, cause, queued);
+        self.end_connection(watcher, index, cause, queued);
+    }
+
+    /// Ends the engine: closes its listeners and its datagram sockets, ends every connection at
+    /// once with [`Cause::Shutdown`], drops jobs that have not begun, and refuses what other
+    /// threads ask for. The last events follow: take them out with
+    /// [`next_event`](Engine::next_event), until it returns `None` and
+    /// [`is_empty`](Engine::is_empty). Then nothing of the engine is left on the watcher, except
+    /// completions that come without an effect, and farewells of refused connections, which end in
+    /// time. A drop of the engine alone cannot do this: the sources are the watcher's.
+    ///
+    /// To send the output of the connections first, [`close`](Engine::close) them, and wait until
+    /// the engine is empty.
+    ///
+    /// ```
+    /// use windlass::{Watcher, net::ListenOptions};
+    /// use windlass_serve::{Config, Engine};
+    ///
+    /// let mut watcher = Watcher::new()?;
+    /// let mut engine = Engine::<()>::new(Config::new());
+    /// engine.listen(&mut watcher, ([127, 0, 0, 1], 0), ListenOptions::default())?;
+    /// engine.end(&mut watcher);
+    /// while engine.next_event(&mut watcher).is_some() {}
+    /// assert_eq!(watcher.counters().sources, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn end<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.refuse_all();
+        for source in &mut self.entrance.listeners {
+            watcher.abort(std::mem::replace(source, Source::NONE));
+        }
+        self.told.queue.clear();
+        let ids: Vec<Id> = self.ids().collect();
+        for id in ids {
+            let place = self.table.place(id.index());
+            // A descriptor that is the program's already goes to it.
+            if place.stage != Stage::Ended {
+                self.note_cause(id.index(), Cause::Shutdown);
+                self.fail(watcher, id.index(), Cause::Shutdown);
+            }
+        }
+        self.close_inbox();
+        self.work.wanted.clear();
+        let timers = [
+            self.clocks.tick.take(),
+            self.clocks.sweep_timer.take(),
+            self.clocks.deadlines.take_timer(),
+        ];
+        for timer in timers.into_iter().flatten() {
+            watcher.cancel(timer);
+        }
     }
 
     /// Queues the last event of a connection, which has no source any more.
-    pub(crate) fn end<D: Driver>(
+    pub(crate) fn end_connection<D: Driver>(
         &mut self,
         watcher: &Watcher<D>,
         index: u32,
@@ -265,13 +337,14 @@ impl<S> Engine<S> {
         let id = self.table.id(index);
         self.thaw(index);
         self.unsweep(index);
-        self.deadlines.forget(id);
+        self.clocks.deadlines.forget(id);
         let (mut cause, mut unsent) = (cause, queued);
         let phase = self.phase(index);
         if let Some(active) = self.table.active_of(index) {
             cause = active.cause.unwrap_or(cause);
             unsent += active.unsent + active.corked;
             (active.queued, active.corked, active.held_bytes) = (0, 0, 0);
+            active.by_program = 0;
             if let Some(files) = active.files.take() {
                 // It never had a source that could send them.
                 unsent += files.outside();
@@ -281,6 +354,9 @@ impl<S> Engine<S> {
             }
         }
         self.recharge(index);
+        if self.table.place(index).flags & THROTTLED != 0 {
+            self.memory.stopped -= 1;
+        }
         self.table.release(index);
         let age = self.table.age(index, watcher.now());
         let Some(state) = self.table.remove(index) else { return };
@@ -290,21 +366,34 @@ impl<S> Engine<S> {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
         self.end_jobs(id);
-        self.gone.push_back(Gone { id, cause, unsent, phase, age, state });
-        self.pending.push_back(Pending::Gone);
+        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state });
+        self.told.pending.push_back(Pending::Gone);
     }
 
-    /// What a connection is doing.
+    /// What a connection was doing.
     fn phase(&mut self, index: u32) -> Phase {
-        let flags = self.table.place(index).flags;
-        let active = self.table.active_of(index).map(|active| (active.closing, active.cause));
-        match active {
-            _ if flags & CONNECTING != 0 => Phase::Connecting,
-            _ if flags & DETACH != 0 => Phase::Detaching,
-            Some((Closing::Lingers, _)) => Phase::Lingering,
-            Some((_, Some(Cause::Shutdown))) => Phase::Open,
-            _ if flags & (CLOSE | CLOSING) != 0 => Phase::Closing,
-            _ => Phase::Open,
+        let place = self.table.place(index);
+        let (mut stage, flags) = (place.stage, place.flags);
+        if flags & CONNECTING != 0 {
+            return Phase::Connecting;
+        }
+        if stage == Stage::Lingering && flags & CLOSE_SENT != 0 {
+            stage = Stage::Closing; // the peer has closed in time
+        }
+        match self.table.active_of(index).and_then(|active| active.cause) {
+            // As it was when the shutdown began.
+            Some(Cause::Shutdown) if stage != Stage::Lingering && stage != Stage::Leaving => {
+                Phase::Open
+            }
+            _ => stage.phase(),
+        }
+    }
+
+    /// The time of an end begins: what the connection has waited so far was not for the end.
+    fn begin_end_clock(&mut self, index: u32) {
+        self.thaw(index);
+        if let Some(active) = self.table.active_of(index) {
+            active.since = None;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The events of an engine, and how completions become events.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use crate::engine::{
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
-    CLOSING, CONNECTING, DETACH, DRAINING, ENDED, HELD, MOST, OVER, PAUSED, READING, SHUTTING,
-    STOPPED, THROTTLED, WOKEN,
+    CONNECTING, DRAINING, ENDED, FINISHING, HELD, MOST, PAUSED, READING, SHUTTING, STOPPED, WOKEN,
 };
+use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
@@ -26,6 +27,9 @@ pub(crate) enum Pending {
     /// The next piece of what was held back.
     Held(Id),
     Drained(Id),
+    ListenerAdded(Box<io::Result<usize>>),
+    /// The part of a file had no bytes.
+    EmptyFile(Id),
     Wake(Id),
     Opened(Id, Option<SocketAddr>),
     /// A connection that another loop has accepted, and the number of its listener.
@@ -68,7 +72,7 @@ impl<S: Default> Engine<S> {
         if !self.owns(&completion) {
             return Some(completion);
         }
-        self.queue.push_back(completion);
+        self.told.queue.push_back(completion);
         None
     }
 
@@ -84,9 +88,9 @@ impl<S: Default> Engine<S> {
     /// and costs less. A completion that is not the engine's comes out as [`Event::Foreign`].
     /// [`Engine`] has an example.
     ///
-    /// Call it until it returns `None`, then [`flush`](Engine::flush). Do not drop the batch
-    /// before: the drop would lose the completions that are left, and their connections would not
-    /// go on.
+    /// Call it until it returns `None`, then [`flush`](Engine::flush). If the batch is dropped
+    /// before, by a `?` for example, the completions that are left stay in their
+    /// [`Completions`](windlass::Completions), and come first in the next visit.
     #[inline(always)]
     pub fn next_event_in<D: Driver>(
         &mut self,
@@ -100,9 +104,7 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let completion = batch.next()?;
-            if let Some(id) = self.reader(completion)
-                && let Some(data) = completion.take_read()
-            {
+            if let Some((id, data)) = self.usual_data(completion) {
                 return Some(Event::Data { id, data });
             }
             if let Some(event) = self.other_event(watcher, completion) {
@@ -111,18 +113,21 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// The connection that a completion has data for, if nothing is in the way of the data.
+    /// The data of a completion, and its connection, if nothing is in the way.
     #[inline(always)]
-    pub(crate) fn reader(&self, completion: &Completion) -> Option<Id> {
-        if !self.owns(completion) || !completion.has_more() || self.is_high {
+    pub(crate) fn usual_data(&mut self, completion: &mut Completion) -> Option<(Id, Buf)> {
+        if !self.owns(completion) || !completion.has_more() || self.memory.leases == 0 {
             return None;
         }
-        self.table.reads(completion.token as u32, completion.source)
+        let id = self.table.reads(completion.token as u32, completion.source)?;
+        let data = completion.take_read()?;
+        self.memory.leases -= 1;
+        Some((id, data))
     }
 
     #[inline(always)]
     fn owns(&self, completion: &Completion) -> bool {
-        (completion.token >> 32) as u32 == self.tag
+        (completion.token >> 32) as u32 == self.told.tag
     }
 
     /// The next event that comes before those of a batch.
@@ -132,10 +137,8 @@ impl<S: Default> Engine<S> {
             if let Some(event) = self.next_pending(watcher) {
                 return Some(event);
             }
-            let mut completion = self.queue.pop_front()?;
-            if let Some(id) = self.reader(&completion)
-                && let Some(data) = completion.take_read()
-            {
+            let mut completion = self.told.queue.pop_front()?;
+            if let Some((id, data)) = self.usual_data(&mut completion) {
                 return Some(Event::Data { id, data });
             }
             if let Some(event) = self.other_event(watcher, &mut completion) {
@@ -178,22 +181,23 @@ impl<S: Default> Engine<S> {
                 if !more {
                     self.table.place_mut(index).flags &= !READING;
                 } else {
-                    if self.is_high && flags & (THROTTLED | CLOSING) == 0 {
-                        self.throttle(watcher, index);
-                    }
-                    let flags = self.table.place(index).flags;
-                    if flags & STOPPED != 0 && flags & CLOSING == 0 {
+                    let place = self.table.place(index);
+                    let stops = place.flags & STOPPED != 0 || place.stage == Stage::Leaving;
+                    if stops && place.flags & FINISHING == 0 {
                         // The read stops at the first data that arrives: a short pause costs
                         // nothing.
                         watcher.cancel(completion.ticket());
                     }
                 }
                 match completion.result {
-                    Ok(Done::Read(data)) if flags & CLOSING != 0 => {
+                    Ok(Done::Read(data)) if flags & FINISHING != 0 => {
                         self.read_while_closing(watcher, index, data.is_empty());
                         None
                     }
-                    Ok(Done::Read(data)) => self.arrived(index, data),
+                    Ok(Done::Read(data)) => {
+                        let data = self.out_of_lease(index, data);
+                        self.arrived(index, data)
+                    }
                     Err(error) => {
                         self.read_failed(watcher, index, error.kind());
                         None
@@ -222,7 +226,7 @@ impl<S: Default> Engine<S> {
                 }
                 None
             }
-            OpCode::Shutdown if flags & CLOSING != 0 => {
+            OpCode::Shutdown if flags & FINISHING != 0 => {
                 self.shut_while_closing(watcher, index, completion.error_kind());
                 None
             }
@@ -236,7 +240,7 @@ impl<S: Default> Engine<S> {
             }
             OpCode::Close => {
                 // However it ended, the source is gone.
-                self.end(watcher, index, Cause::Closed, 0);
+                self.end_connection(watcher, index, Cause::Closed, 0);
                 None
             }
             OpCode::Timer => {
@@ -260,14 +264,14 @@ impl<S: Default> Engine<S> {
         match index {
             TICK => {
                 // The timer of a replaced tick may complete all the same.
-                if self.tick != Some(completion.ticket()) {
+                if self.clocks.tick != Some(completion.ticket()) {
                     return None;
                 }
-                self.tick = None;
+                self.clocks.tick = None;
                 completion.result.is_ok().then_some(Event::Tick)
             }
             SWEEP => {
-                self.sweep_timer = None;
+                self.clocks.sweep_timer = None;
                 self.sweep(watcher);
                 None
             }
@@ -284,9 +288,6 @@ impl<S: Default> Engine<S> {
                 None
             }
             WAKE => {
-                if self.oldest.is_some() {
-                    self.budget.answer(self.token(WAKE));
-                }
                 self.look_into_inbox();
                 None
             }
@@ -306,10 +307,11 @@ impl<S: Default> Engine<S> {
 
     /// The next event that `flush`, the program or another thread has caused.
     fn next_pending<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
-        while let Some(pending) = self.pending.pop_front() {
+        while let Some(pending) = self.told.pending.pop_front() {
             match pending {
                 Pending::Gone => {
-                    let Gone { id, cause, unsent, phase, age, state } = self.gone.pop_front()?;
+                    let Gone { id, cause, unsent, phase, age, state } =
+                        self.told.gone.pop_front()?;
                     return Some(Event::Closed { id, cause, unsent, phase, age, state });
                 }
                 Pending::Held(id) => {
@@ -330,6 +332,13 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::Drained(_) => {}
+                Pending::ListenerAdded(added) => {
+                    return Some(Event::ListenerAdded { added: *added });
+                }
+                Pending::EmptyFile(id) if self.delivers(id) => {
+                    return Some(Event::FileSent { id, len: 0 });
+                }
+                Pending::EmptyFile(_) => {}
                 Pending::Opened(id, peer) if self.table.get(id).is_some() => {
                     let origin = Origin { listener: None, peer };
                     self.attached(watcher, id, origin);
@@ -342,7 +351,7 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 // The server makes its callback.
-                Pending::Take(moved) => self.arrivals.push_back(moved),
+                Pending::Take(moved) => self.outside.arrivals.push_back(moved),
                 Pending::PassedOn(handle, listener) => {
                     if let Some(event) = self.open_here(watcher, handle, listener) {
                         return Some(event);
@@ -375,21 +384,40 @@ impl<S: Default> Engine<S> {
 
     /// Whether the program still gets events of a connection.
     fn delivers(&self, id: Id) -> bool {
-        self.table.get(id).is_some_and(|place| place.flags & (OVER | DETACH) == 0)
+        self.table.get(id).is_some_and(|place| !place.is_to_end())
     }
 
-    /// Takes data, or the end of the input, that `reader` did not deliver.
+    /// Copies data out of its lease, if swap buffers are scarce and the program gets it.
+    fn out_of_lease(&mut self, index: u32, data: Buf) -> Buf {
+        if !data.is_lease() || self.table.place(index).flags & HELD != 0 {
+            return data;
+        }
+        if self.memory.leases > 0 {
+            self.memory.leases -= 1;
+            return data;
+        }
+        let budget = self.memory.budget.clone();
+        let kept = self.activate(index).kept.get_or_insert_default();
+        let data = kept.copy(&budget, &data);
+        self.look_at_share(index);
+        data
+    }
+
+    /// Takes data, or the end of the input, that `usual_data` did not deliver.
     fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
-        if self.table.place(index).flags & OVER != 0 {
+        if self.table.place(index).is_over() {
             return None;
         }
         self.dirty(index);
         let place = self.table.place_mut(index);
-        if place.flags & (PAUSED | HELD | DETACH) != 0 {
-            if place.flags & (HELD | DETACH) == HELD && self.stream_of(index).is_some() {
+        let leaves = place.stage == Stage::Leaving;
+        if place.flags & (PAUSED | HELD) != 0 || leaves {
+            if place.flags & HELD != 0 && !leaves && self.stream_of(index).is_some() {
                 return self.stream_input(index, data);
             }
             self.table.place_mut(index).flags |= HELD;
+            // However long the program takes: other connections need the lease.
+            let data = if data.is_lease() { Buf::from(data.into_vec()) } else { data };
             let active = self.activate(index);
             active.held_bytes += data.len();
             active.held.push_back(data);
@@ -407,6 +435,7 @@ impl<S: Default> Engine<S> {
         }
         let place = self.table.place_mut(index);
         place.flags |= ENDED;
+        place.advance(Step::SideEnded);
         if self.config.close_on_eof || place.flags & SHUTTING != 0 {
             self.close_as(id, Cause::Eof);
             return None;
@@ -417,7 +446,7 @@ impl<S: Default> Engine<S> {
     /// The next piece of what was held back.
     fn next_held(&mut self, id: Id) -> Option<Event<S>> {
         let place = self.table.get(id)?;
-        if place.flags & (OVER | DETACH) != 0 {
+        if place.is_to_end() {
             return None;
         }
         if place.flags & PAUSED != 0 {
@@ -434,7 +463,7 @@ impl<S: Default> Engine<S> {
             self.table.place_mut(index).flags &= !HELD;
             self.dirty(index);
         } else {
-            self.pending.push_front(Pending::Held(id));
+            self.told.pending.push_front(Pending::Held(id));
         }
         self.recharge(index);
         self.deliver(index, data)

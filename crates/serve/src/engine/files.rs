@@ -15,8 +15,9 @@ use windlass::driver::Driver;
 use windlass::{Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use crate::engine::Engine;
+use crate::engine::events::Pending;
 use crate::parts::files::{Current, Files, Piece};
-use crate::parts::table::{CLOSE, CLOSING, DETACH, OVER};
+use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
 use crate::words::id::Id;
@@ -77,9 +78,7 @@ impl<S> Engine<S> {
     ) -> Result<(), RefusedFile> {
         match self.may_send_file(id, &file, &range) {
             Ok((begin, end)) => {
-                if begin < end {
-                    self.queue_file(id.index(), file, begin, end);
-                }
+                self.queue_file(id.index(), file, begin, end);
                 Ok(())
             }
             Err(reason) => Err(RefusedFile { file, reason }),
@@ -97,7 +96,7 @@ impl<S> Engine<S> {
             return Err(Refusal::Stale);
         }
         let index = id.index();
-        if self.session_at(index).is_some() || self.has_files == Some(false) {
+        if self.session_at(index).is_some() || self.work.has_files == Some(false) {
             return Err(Refusal::Unsupported);
         }
         self.may_write(index, 0)?;
@@ -163,7 +162,7 @@ impl<S> Engine<S> {
         // Every watcher refuses a socket as the file; one without files says so.
         let op = Op::send_file(socket, socket, 0, 1);
         let refused = watcher.submit(op).map_err(|refused| refused.reason);
-        self.has_files = Some(!is_simulated && refused != Err(Reason::NoFiles));
+        self.work.has_files = Some(!is_simulated && refused != Err(Reason::NoFiles));
     }
 
     /// The files of a connection, if any wait.
@@ -175,7 +174,7 @@ impl<S> Engine<S> {
     /// Whether a connection ends in a shutdown of the server: its time goes on even if its output
     /// makes progress.
     pub(crate) fn has_bounded_end(&self, index: u32) -> bool {
-        self.refuses && self.table.place(index).flags & (CLOSE | CLOSING | DETACH) != 0
+        self.entrance.refuses && self.table.place(index).stage >= Stage::Leaving
     }
 
     /// How many bytes of output wait for a connection, besides the corked ones.
@@ -258,6 +257,13 @@ impl<S> Engine<S> {
             // A limit of the watcher for queued writes refuses none if nothing is queued. A wait
             // for the end of the output is in flight.
             Some(Piece::File(..)) if watcher.queued_bytes(source).unwrap_or(0) > 0 => false,
+            // Nothing is to be sent, and no operation tells its end.
+            Some(Piece::File(_, begin, end)) if begin == end => {
+                files.queue.pop_front();
+                files.count -= 1;
+                self.told.pending.push_back(Pending::EmptyFile(self.table.id(index)));
+                true
+            }
             Some(Piece::File(..)) => {
                 let Some(Piece::File(file, begin, end)) = files.queue.pop_front() else {
                     return false;
@@ -322,9 +328,15 @@ impl<S> Engine<S> {
         match failed {
             // The failed write before it has made its completion first.
             Some(ErrorKind::Torn) => self.fail_later(index, Cause::Rejected),
-            Some(kind) => self.write_failed(index, kind),
-            None if !is_whole => self.fail_later(index, Cause::FileEnded),
-            None if self.table.place(index).flags & (OVER | DETACH) == 0 => {
+            Some(kind) => {
+                self.forget_request(index);
+                self.write_failed(index, kind);
+            }
+            None if !is_whole => {
+                self.forget_request(index);
+                self.fail_later(index, Cause::FileEnded);
+            }
+            None if !self.table.place(index).is_to_end() => {
                 return Some(Event::FileSent { id, len });
             }
             None => {}

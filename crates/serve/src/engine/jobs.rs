@@ -25,7 +25,8 @@ use crate::handles::work::Executor;
 use crate::handles::work::Work;
 use crate::log::LogEvent;
 use crate::parts::jobs::{AtWork, Job, Outcome, Queue};
-use crate::parts::table::{ABORT, CLOSE, CLOSING, CONNECTING, DETACH, OVER, SHUT, SHUTTING};
+use crate::parts::table::{ABORT, CONNECTING, FINISHING, Place, SHUT, SHUTTING};
+use crate::stage::{Stage, StageClock};
 use crate::words::event::Event;
 use crate::words::id::Id;
 use crate::words::job::JobError;
@@ -182,14 +183,14 @@ impl<S> Engine<S> {
 
     /// Uses an executor, on an engine that has a `Remote`.
     pub(crate) fn share_executor(&mut self, executor: Executor) {
-        self.executor = Some(executor);
+        self.outside.executor = Some(executor);
     }
 
     /// Whether a job of a connection is taken.
     pub(crate) fn may_execute(&self, id: Id) -> Result<(), Refusal> {
         let limits = &self.config.limits;
-        let over = OVER | DETACH | CONNECTING;
-        if self.table.get(id).is_none_or(|place| place.flags & over != 0) {
+        let is_over = |place: &Place<S>| place.is_to_end() || place.flags & CONNECTING != 0;
+        if self.table.get(id).is_none_or(is_over) {
             return Err(Refusal::Stale);
         }
         if self.jobs_of(id) >= limits.jobs || self.jobs.count >= limits.loop_jobs {
@@ -201,7 +202,7 @@ impl<S> Engine<S> {
     /// Queues a job for the next flush.
     pub(crate) fn queue_job(&mut self, id: Id, op: Op, then: Option<Then<S>>, must: bool) {
         self.jobs.push(id, Job { op, then, must });
-        self.requests = true;
+        self.work.requests = true;
     }
 
     /// Gives each queue's next job to a thread.
@@ -220,8 +221,8 @@ impl<S> Engine<S> {
             };
             let Job { op, then, must } = job;
             queue.at_work = Some(AtWork { ticket: None, then, must });
-            let executor = self.executor.clone();
-            if let (Some(executor), Some(shared)) = (executor, &self.shared) {
+            let executor = self.outside.executor.clone();
+            if let (Some(executor), Some(shared)) = (executor, &self.outside.shared) {
                 let job = op.into_parts().job;
                 let work = Work { job, slot, shared: Arc::clone(shared) };
                 // A panic drops the job, which then fails.
@@ -247,14 +248,14 @@ impl<S> Engine<S> {
             }
             queue.is_listed = true;
             self.jobs.listed.push_front(slot);
-            self.requests = true;
+            self.work.requests = true;
             return;
         }
     }
 
     /// A job has ended: its event comes in its turn.
     pub(crate) fn pending_answer(&mut self, slot: u32, outcome: Outcome) {
-        self.pending.push_back(Pending::Job(slot, Box::new(outcome)));
+        self.told.pending.push_back(Pending::Job(slot, Box::new(outcome)));
     }
 
     /// The event of a completion of a job.
@@ -274,7 +275,7 @@ impl<S> Engine<S> {
         queue.has_ended = true;
         self.jobs.count -= 1;
         self.jobs.list(slot);
-        self.requests = true;
+        self.work.requests = true;
         let counts = &mut self.counts.jobs;
         *match &outcome {
             Outcome::Returned(_) => &mut counts.done,
@@ -285,12 +286,14 @@ impl<S> Engine<S> {
         if let Outcome::Failed(error) = &outcome {
             self.log(LogEvent::JobFailed { id, error });
         }
-        let flags = self.table.get(id).map(|place| place.flags);
-        if flags.is_some_and(|flags| flags & (CLOSE | DETACH) != 0) {
+        let place = self.table.get(id);
+        let delivers = place.is_some_and(|place| {
+            place.stage <= Stage::Closing && place.flags & (CONNECTING | FINISHING | ABORT) == 0
+        });
+        if place.is_some_and(|place| place.stage.clock() == StageClock::OfEnd) {
             // The end may wait for this job.
             self.dirty(id.index());
         }
-        let delivers = flags.is_some_and(|flags| flags & (CONNECTING | CLOSING | ABORT) == 0);
         match outcome {
             Outcome::Returned(output) if delivers && !must => {
                 self.jobs.then = then;
@@ -314,9 +317,9 @@ impl<S> Engine<S> {
 
     /// Whether a connection that is to end takes writes, because it waits for its jobs.
     pub(crate) fn takes_answers(&self, index: u32) -> bool {
-        const ENDS: u16 = OVER | SHUT | SHUTTING;
-        let flags = self.table.place(index).flags;
-        let only_waits = flags & ENDS & !CLOSE == 0;
+        let place = self.table.place(index);
+        let only_waits = place.stage <= Stage::Closing
+            && place.flags & (FINISHING | SHUT | SHUTTING | ABORT) == 0;
         only_waits
             && self.session_at(index).is_none()
             && self
@@ -345,7 +348,7 @@ impl<S> Engine<S> {
         self.jobs.count -= dropped.len();
         self.counts.jobs.dropped += dropped.len() as u64;
         self.jobs.list(slot);
-        self.requests = true;
+        self.work.requests = true;
         discard(unused);
         dropped.into_iter().for_each(|job| discard((job.op, job.then)));
     }

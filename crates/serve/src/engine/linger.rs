@@ -9,29 +9,14 @@ use windlass::{Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use crate::engine::ends::reset_at_close;
 use crate::engine::{Engine, REFUSED};
-use crate::parts::table::{Closing, ENDED, READING};
+use crate::parts::table::{CLOSE_SENT, ENDED, READING};
+use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 
 /// How many refused connections may wait for their peers to take the farewell.
 const MOST_REFUSED: usize = 1024;
 
 impl<S> Engine<S> {
-    /// The time of a close runs from here, unless it has begun before.
-    pub(crate) fn begin_end<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        index: u32,
-        closing: Closing,
-    ) {
-        let now = watcher.now();
-        let active = self.activate(index);
-        if active.closing == Closing::No {
-            active.since = Some(now);
-        }
-        active.closing = closing;
-        self.sweep_later(watcher, index);
-    }
-
     /// All output of a connection is submitted: closes it behind that.
     pub(crate) fn begin_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         // No more of its input is delivered.
@@ -46,7 +31,7 @@ impl<S> Engine<S> {
             // The peer has ended its side: no further byte of it can cause a reset.
             return self.submit_close(watcher, index);
         }
-        self.begin_end(watcher, index, Closing::Output);
+        self.sweep_later(watcher, index);
         if watcher.submit(Op::shutdown(source).token(self.token(index))).is_err() {
             return self.submit_close(watcher, index);
         }
@@ -54,23 +39,20 @@ impl<S> Engine<S> {
     }
 
     fn submit_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        self.begin_end(watcher, index, Closing::Submitted);
-        let source = self.table.place(index).source;
+        self.sweep_later(watcher, index);
+        let place = self.table.place_mut(index);
+        let source = place.source;
+        place.flags |= CLOSE_SENT;
         if watcher.submit(Op::close(source).token(self.token(index))).is_err() {
             self.fail(watcher, index, Cause::Rejected);
         }
     }
 
-    /// How far the close of a connection is.
-    pub(crate) fn closing(&mut self, index: u32) -> Closing {
-        self.table.active_of(index).map_or(Closing::No, |active| active.closing)
-    }
-
     /// Reads the further bytes of a closing connection's peer.
     pub(crate) fn read_on<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        let (source, flags) = (place.source, place.flags);
-        if flags & (READING | ENDED) != 0 || self.closing(index) == Closing::Submitted {
+        let source = place.source;
+        if place.flags & (READING | ENDED | CLOSE_SENT) != 0 {
             return;
         }
         match watcher.submit(Op::read(source).multishot().token(self.token(index))) {
@@ -89,8 +71,9 @@ impl<S> Engine<S> {
         if !is_eof {
             return self.read_on(watcher, index);
         }
-        self.table.place_mut(index).flags |= ENDED;
-        if self.closing(index) == Closing::Lingers {
+        let place = self.table.place_mut(index);
+        place.flags |= ENDED;
+        if place.stage == Stage::Lingering && place.flags & CLOSE_SENT == 0 {
             self.submit_close(watcher, index);
         }
     }
@@ -102,7 +85,8 @@ impl<S> Engine<S> {
         index: u32,
         failed: Option<ErrorKind>,
     ) {
-        if self.closing(index) != Closing::Output {
+        let place = self.table.place(index);
+        if place.stage != Stage::Closing || place.flags & CLOSE_SENT != 0 {
             return; // An earlier half-close has ended, or the close follows.
         }
         match failed {
@@ -112,7 +96,7 @@ impl<S> Engine<S> {
             Some(_) => self.fail(watcher, index, Cause::Rejected),
             None if self.table.place(index).flags & ENDED != 0 => self.submit_close(watcher, index),
             None => {
-                self.activate(index).closing = Closing::Lingers;
+                self.table.place_mut(index).advance(Step::OutputTaken);
                 // The limit of the close ends here. The linger has a timer of its own, because the
                 // steps of the sweep can be longer than it.
                 self.unsweep(index);
@@ -127,7 +111,8 @@ impl<S> Engine<S> {
 
     /// The peer of a connection has not closed in time.
     pub(crate) fn lingered<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        if self.closing(index) == Closing::Lingers {
+        let place = self.table.place(index);
+        if place.stage == Stage::Lingering && place.flags & CLOSE_SENT == 0 {
             self.fail(watcher, index, Cause::Closed);
         }
     }
@@ -140,12 +125,12 @@ impl<S> Engine<S> {
         if !farewell.is_empty() {
             let write = Op::write(source, farewell).quiet();
             let _ = watcher.submit(write.token(token).timeout(limits.close));
-            if !limits.linger.is_zero() && self.refused < MOST_REFUSED {
+            if !limits.linger.is_zero() && self.entrance.refused < MOST_REFUSED {
                 // The peer may have sent bytes already. A close would reset the connection.
                 let shutdown = Op::shutdown(source).token(token);
                 let read = Op::read(source).multishot().timeout(limits.linger).token(token);
                 if watcher.submit(shutdown).is_ok() && watcher.submit(read).is_ok() {
-                    self.refused += 1;
+                    self.entrance.refused += 1;
                     return;
                 }
             }
@@ -157,7 +142,7 @@ impl<S> Engine<S> {
 
     /// Whether refused connections wait for their peers to take the farewell.
     pub(crate) fn says_farewells(&self) -> bool {
-        self.refused > 0
+        self.entrance.refused > 0
     }
 
     /// An operation of a refused connection has ended.
@@ -172,7 +157,7 @@ impl<S> Engine<S> {
             Err(_) => true,
         };
         if completion.code() == OpCode::Read && !completion.has_more() {
-            self.refused -= 1;
+            self.entrance.refused -= 1;
         }
         if is_over {
             let has_failed = completion.code() != OpCode::Read && completion.result.is_err();

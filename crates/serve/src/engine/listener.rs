@@ -14,7 +14,8 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
-use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, OVER, READING, STOPPED, WOKEN};
+use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, READING, STOPPED, WOKEN};
+use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
@@ -64,57 +65,15 @@ impl<S: Default> Engine<S> {
         self.accept_from(watcher, source)
     }
 
-    fn accept_from<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        source: Source,
-    ) -> io::Result<usize> {
-        if self.config.proxy.is_some() {
-            // The transport does not read headers yet. A listener that ignored the setting would
-            // take connections from everybody.
-            watcher.abort(source);
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let number = self.number_of_listener(watcher, source)?;
-        let token = self.token(LISTENERS + number as u32);
-        match watcher.submit(Op::accept(source).multishot().token(token)) {
-            Ok(_) => {}
-            Err(refused) if refused.reason == Reason::Unsupported => {
-                return self.receive_from(watcher, source, self.config.udp_sessions);
-            }
-            Err(refused) => {
-                watcher.abort(source);
-                return Err(refused.into());
-            }
-        }
-        if let Err(reason) = self.set_options_of_listener(watcher, source) {
-            watcher.abort(source);
-            return Err(reason.into());
-        }
-        self.listeners.push(source);
-        self.log_listening(watcher, number);
-        Ok(number)
-    }
-
     /// The sources of the listeners and of the datagram sockets, by their numbers: for
     /// [`Watcher::local_address`]. A source is [`Source::NONE`] once it is closed.
     pub fn listeners(&self) -> &[Source] {
-        &self.listeners
+        &self.entrance.listeners
     }
 
     /// Leaves a number out, so that an address has the same one in every loop.
     pub(crate) fn skip_listener(&mut self) {
-        self.listeners.push(Source::NONE);
-    }
-
-    /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
-    /// socket first sends its waiting datagrams, for at most
-    /// [`Limits::close`](crate::Limits::close).
-    pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.close_datagrams(watcher);
-        for source in &mut self.listeners {
-            watcher.abort(std::mem::replace(source, Source::NONE));
-        }
+        self.entrance.listeners.push(Source::NONE);
     }
 
     /// A listener has accepted a connection, has failed, or has waited after a failure.
@@ -127,7 +86,7 @@ impl<S: Default> Engine<S> {
         if self.has_datagrams(listener) {
             return self.take_datagram(watcher, listener, completion);
         }
-        let source = *self.listeners.get(listener)?;
+        let source = *self.entrance.listeners.get(listener)?;
         let more = completion.has_more();
         if completion.code() == OpCode::Timer {
             self.accept_again(watcher, listener);
@@ -172,7 +131,7 @@ impl<S: Default> Engine<S> {
         handle: Handle,
         listener: usize,
     ) -> Option<Event<S>> {
-        if !self.has_room() && !self.refuses {
+        if !self.has_room() && !self.entrance.refuses {
             return match self.pass_on(handle, listener) {
                 Ok(()) => None,
                 Err(handle) => self.open_here(watcher, handle, listener),
@@ -183,7 +142,7 @@ impl<S: Default> Engine<S> {
 
     /// Whether there is room for one more accepted connection.
     fn has_room(&self) -> bool {
-        self.table.len - self.sessions.len() < self.config.limits.connections
+        self.table.len - self.udp.sessions.len() < self.config.limits.connections
     }
 
     /// As `open`, but gives the connection to no other server.
@@ -194,15 +153,19 @@ impl<S: Default> Engine<S> {
         listener: usize,
     ) -> Option<Event<S>> {
         let origin = Origin { listener: Some(listener), peer: handle.peer() };
-        if self.refuses {
+        if self.entrance.refuses {
             self.did_not_open(origin, RefusedBecause::Shutdown);
+            return None;
+        }
+        if !self.memory.budget.admits() {
+            self.did_not_open(origin, RefusedBecause::Memory);
             return None;
         }
         let has_room = self.has_room();
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
-        self.making = has_room.then_some(origin);
+        self.told.making = has_room.then_some(origin);
         let state = has_room.then(S::default);
-        self.making = None;
+        self.told.making = None;
         let source = match watcher.attach(handle) {
             Ok(source) => source,
             Err(refused) => {
@@ -252,8 +215,9 @@ impl<S: Default> Engine<S> {
     fn opens(&mut self, id: Id) {
         let place = self.table.place_mut(id.index());
         place.flags &= !CONNECTING;
+        place.advance(Step::Connected);
         if place.flags & WOKEN != 0 {
-            self.pending.push_back(Pending::Wake(id));
+            self.told.pending.push_back(Pending::Wake(id));
         }
         self.dirty(id.index());
     }
@@ -270,7 +234,7 @@ impl<S: Default> Engine<S> {
             Ok(Done::Connected(address)) => {
                 self.opens(id);
                 self.counts.connected += 1;
-                if self.table.place(index).flags & OVER != 0 {
+                if self.table.place(index).is_over() {
                     return None;
                 }
                 let origin = Origin { listener: None, peer: address.ip() };
@@ -313,7 +277,7 @@ impl<S> Engine<S> {
         options: ConnectOptions,
         state: S,
     ) -> Result<Id, S> {
-        if self.refuses || self.table.len >= MOST as usize {
+        if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err(state);
         }
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
@@ -336,7 +300,7 @@ impl<S> Engine<S> {
     /// down.
     pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
         let handle = handle.into();
-        if self.refuses || self.table.len >= MOST as usize {
+        if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err((handle, state));
         }
         let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
@@ -350,21 +314,21 @@ impl<S> Engine<S> {
     /// Tells the log of a new listener.
     pub(crate) fn log_listening<D: Driver>(&self, watcher: &mut Watcher<D>, listener: usize) {
         if self.config.log.is_some() {
-            let address = watcher.local_address(self.listeners[listener]).ok();
+            let address = watcher.local_address(self.entrance.listeners[listener]).ok();
             self.log(LogEvent::Listening { listener, address: address.as_ref() });
         }
     }
 
     /// Whether the state of an accepted connection is being made.
     pub(crate) fn is_making(&self) -> bool {
-        self.making.is_some()
+        self.told.making.is_some()
     }
 
     /// The program's code has panicked. If it was to make the state of an accepted connection, the
     /// connection is not opened.
     #[cold]
     pub(crate) fn gave_up_making(&mut self) {
-        if let Some(origin) = self.making.take() {
+        if let Some(origin) = self.told.making.take() {
             self.did_not_open(origin, RefusedBecause::Panicked);
         }
     }
@@ -385,13 +349,76 @@ impl<S> Engine<S> {
         }
     }
 
+    fn accept_from<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+    ) -> io::Result<usize> {
+        if self.config.proxy.is_some() {
+            // The transport does not read headers yet. A listener that ignored the setting would
+            // take connections from everybody.
+            watcher.abort(source);
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let number = self.number_of_listener(watcher, source)?;
+        let token = self.token(LISTENERS + number as u32);
+        match watcher.submit(Op::accept(source).multishot().token(token)) {
+            Ok(_) => {}
+            Err(refused) if refused.reason == Reason::Unsupported => {
+                return self.receive_from(watcher, source, self.config.udp_sessions);
+            }
+            Err(refused) => {
+                watcher.abort(source);
+                return Err(refused.into());
+            }
+        }
+        if let Err(reason) = self.set_options_of_listener(watcher, source) {
+            watcher.abort(source);
+            return Err(reason.into());
+        }
+        self.entrance.listeners.push(source);
+        self.log_listening(watcher, number);
+        Ok(number)
+    }
+
+    /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
+    /// socket first sends its waiting datagrams, for at most
+    /// [`Limits::close`](crate::Limits::close).
+    pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        for listener in 0..self.entrance.listeners.len() {
+            self.close_listener_now(watcher, listener);
+        }
+    }
+
+    /// Closes one listener, or one datagram socket, in the next [`flush`](Engine::flush), as
+    /// [`stop_listening`](Engine::stop_listening) closes all. Its number names no other one later.
+    /// False if it is closed already, or if there is none with this number.
+    pub fn close_listener(&mut self, listener: usize) -> bool {
+        let is_open = self.entrance.listeners.get(listener).is_some_and(|source| !source.is_none());
+        if is_open {
+            self.request(Request::CloseListener(listener));
+        }
+        is_open
+    }
+
+    pub(crate) fn close_listener_now<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: usize,
+    ) {
+        if self.has_datagrams(listener) {
+            return self.close_datagrams(watcher, listener);
+        }
+        watcher.abort(std::mem::replace(&mut self.entrance.listeners[listener], Source::NONE));
+    }
+
     /// The number of the next listener.
     pub(crate) fn number_of_listener<D: Driver>(
         &self,
         watcher: &mut Watcher<D>,
         source: Source,
     ) -> io::Result<usize> {
-        let number = self.listeners.len();
+        let number = self.entrance.listeners.len();
         if number == MOST_LISTENERS {
             watcher.abort(source);
             return Err(io::Error::other("an engine has at most 65536 listeners"));
@@ -401,7 +428,7 @@ impl<S> Engine<S> {
 
     /// Accepts from a listener again; in the next `flush` if the watcher refuses it now.
     fn accept_again<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
-        let source = self.listeners[listener];
+        let source = self.entrance.listeners[listener];
         let token = self.token(LISTENERS + listener as u32);
         if is_full(watcher.submit(Op::accept(source).multishot().token(token))) {
             self.request(Request::Accept(listener));
@@ -410,7 +437,7 @@ impl<S> Engine<S> {
 
     /// Lets a listener that has failed wait.
     pub(crate) fn pause_listener<D: Driver>(&mut self, watcher: &mut Watcher<D>, listener: usize) {
-        let source = self.listeners[listener];
+        let source = self.entrance.listeners[listener];
         let token = self.token(LISTENERS + listener as u32);
         if is_full(watcher.submit(Op::timer(ACCEPT_PAUSE).owned_by(source).token(token))) {
             self.request(Request::Pause(listener));
@@ -419,8 +446,8 @@ impl<S> Engine<S> {
 
     /// Queues a request for the next `flush`.
     pub(crate) fn request(&mut self, request: Request) {
-        self.wanted.push(request);
-        self.requests = true;
+        self.work.wanted.push(request);
+        self.work.requests = true;
     }
 
     /// Begins to read from a new connection.
@@ -428,10 +455,12 @@ impl<S> Engine<S> {
         let source = self.table.place(id.index()).source;
         self.table.begin(id.index(), watcher.now());
         if let Some(idle) = self.config.limits.idle {
-            // Refused only if the source has ended. Then its read reports the end.
-            let _ = watcher.set_idle_timeout(source, Some(idle));
+            // If the source has ended, its read reports the end.
+            if let Err(Reason::Full { .. }) = watcher.set_idle_timeout(source, Some(idle)) {
+                self.abort_as(id, Cause::Rejected);
+            }
         }
-        if self.has_files.is_none() {
+        if self.work.has_files.is_none() {
             self.look_for_files(watcher, source);
         }
         self.read_as_wanted(watcher, id.index());
@@ -448,8 +477,8 @@ impl<S> Engine<S> {
     /// As `read_as_wanted`; false if the read is refused.
     pub(crate) fn try_to_read<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
         let place = self.table.place(index);
-        let stays = READING | ENDED | STOPPED | CONNECTING | OVER;
-        if place.flags & stays != 0 {
+        let stays = READING | ENDED | STOPPED | CONNECTING | ABORT;
+        if place.flags & stays != 0 || place.stage >= Stage::Leaving {
             return true;
         }
         let read = Op::read(place.source).multishot().token(self.token(index));
@@ -463,33 +492,41 @@ impl<S> Engine<S> {
     /// Carries out the queued requests.
     #[cold]
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.requests = false;
+        self.work.requests = false;
         self.send_datagrams(watcher);
         self.submit_jobs(watcher);
-        for request in std::mem::take(&mut self.wanted) {
+        for request in std::mem::take(&mut self.work.wanted) {
             match request {
                 Request::Tick(span) => {
-                    if let Some(timer) = self.tick.take() {
+                    if let Some(timer) = self.clocks.tick.take() {
                         watcher.cancel(timer);
                     }
                     let timer = Op::timer(span).token(self.token(super::TICK));
                     let submitted = watcher.submit(timer);
-                    self.tick = submitted.as_ref().ok().copied();
+                    self.clocks.tick = submitted.as_ref().ok().copied();
                     if is_full(submitted) {
                         self.request(Request::Tick(span));
                     }
                 }
+                Request::Accept(listener) | Request::Pause(listener)
+                    if self.entrance.listeners[listener].is_none() => {}
                 Request::Accept(listener) if self.has_datagrams(listener) => {
                     self.receive(watcher, listener);
                 }
                 Request::Accept(listener) => self.accept_again(watcher, listener),
+                Request::CloseListener(listener) => self.close_listener_now(watcher, listener),
+                Request::AddListener(handle) if self.entrance.refuses => drop(handle),
+                Request::AddListener(handle) => {
+                    let added = watcher.attach(handle).map_err(io::Error::from);
+                    let added = added.and_then(|source| self.accept_from(watcher, source));
+                    self.told.pending.push_back(Pending::ListenerAdded(Box::new(added)));
+                }
                 Request::Pause(listener) => self.pause_listener(watcher, listener),
                 Request::Sweep => {
-                    self.wants_sweep = false;
+                    self.clocks.wants_sweep = false;
                     self.arm_sweep(watcher);
                 }
                 Request::Deadlines => self.end_late(watcher),
-                Request::Memory(id) => self.wait_for_memory(watcher, id),
                 // Without effect if the job has begun.
                 Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
@@ -515,7 +552,10 @@ impl<S> Engine<S> {
                     }
                     match watcher.connect(addresses, options) {
                         Ok((source, _)) => self.table.place_mut(id.index()).source = source,
-                        Err(_) => self.end(watcher, id.index(), Cause::Rejected, 0),
+                        Err(Reason::Os(errno)) => {
+                            self.end_connection(watcher, id.index(), Cause::Os(errno), 0);
+                        }
+                        Err(_) => self.end_connection(watcher, id.index(), Cause::Rejected, 0),
                     }
                 }
                 Request::Attach(id, handle) => self.begin_attached(watcher, id, handle),

@@ -47,7 +47,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass::{Buf, Completion, Source, Ticket};
 
@@ -66,8 +66,10 @@ use crate::parts::datagrams::Datagrams;
 use crate::parts::deadlines::Deadlines;
 use crate::parts::jobs::Jobs;
 use crate::parts::moves::{Move, Moved};
+use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
-use crate::parts::table::{ABORT, CONNECTING, DETACH, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
+use crate::parts::table::{ABORT, DIRTY, ENDED, HELD, PAUSED, READING, Table, WOKEN};
+use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::config::Config;
 use crate::words::counts::Counts;
@@ -132,9 +134,28 @@ use crate::{Event, Limits};
 /// Only these calls deliver events. Calls without a watcher, for example `write` and `close`,
 /// take effect in `flush`.
 pub struct Engine<S> {
+    /// The connections.
     table: Table<S>,
     config: Config,
-    budget: Budget,
+    /// What the rule of the budget needs.
+    memory: Pressure,
+    /// What is to become events.
+    told: ToTell<S>,
+    /// What the next flush does.
+    work: ToDo,
+    clocks: Clocks,
+    /// How connections come.
+    entrance: Entrance,
+    udp: Udp,
+    jobs: Jobs<Then<S>>,
+    /// What other threads see of this engine, and have sent to it.
+    outside: FromThreads<S>,
+    /// Connections of a thread that leave it for a loop.
+    leaving: Leaving<S>,
+    counts: Counts,
+}
+
+struct ToTell<S> {
     /// The upper half of the tokens of this engine's operations.
     tag: u32,
     /// The completions of `complete` that `next_event` has not looked at.
@@ -143,58 +164,75 @@ pub struct Engine<S> {
     pending: VecDeque<Pending>,
     /// Connections that the program has woken since the last flush.
     woken: Vec<Id>,
+    /// Connections that have ended. A `Pending` stands for each.
     gone: VecDeque<Gone<S>>,
+    /// The accepted connection whose state is being made.
+    making: Option<Origin>,
+}
+
+#[derive(Default)]
+struct ToDo {
     /// The output of this turn to connections that have nothing else to do. The place of each
     /// connection names the position of its buffer. A buffer that no place names is empty.
     fresh: Vec<(u32, Buf)>,
-    /// Whether connections stop reading, because the server has too many bytes.
-    is_high: bool,
-    /// Connections that `flush` looks at.
+    /// Connections that have more to do.
     dirty: Vec<Id>,
-    /// What else it does.
+    /// What else there is, and whether there is something.
     wanted: Vec<Request>,
     requests: bool,
-    /// A refused sweep is among them.
-    wants_sweep: bool,
-    listeners: Vec<Source>,
+    /// Whether the watcher has files, once that is known.
+    has_files: Option<bool>,
+}
+
+#[derive(Default)]
+struct Clocks {
     tick: Option<Ticket>,
     /// The connections that the sweep looks at, its timer, and where it goes on.
     swept: Vec<u32>,
     sweep_timer: Option<Ticket>,
     sweep_from: usize,
-    /// The beginning of the longest stall, as the other loops know it.
-    oldest: Option<Instant>,
-    throttled: Vec<Id>,
-    counts: Counts,
-    /// The part of this engine that other threads see, and how they send states.
-    shared: Option<Arc<Shared>>,
-    unpack: Option<Unpack<S>>,
-    datagrams: Datagrams,
-    sessions: Sessions,
+    /// The watcher has refused the timer.
+    wants_sweep: bool,
     deadlines: Deadlines,
-    jobs: Jobs<Then<S>>,
-    executor: Option<Executor>,
+}
+
+#[derive(Default)]
+struct Entrance {
+    listeners: Vec<Source>,
+    /// Where accepted connections go.
+    balancer: Option<Balancer>,
+    /// The server that takes those for which there is no room.
+    overflow: Option<Remote>,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
-    /// The accepted connection whose state is being made.
-    making: Option<Origin>,
+    /// Whether all new connections are refused.
+    refuses: bool,
+}
+
+#[derive(Default)]
+struct Udp {
+    datagrams: Datagrams,
+    sessions: Sessions,
+}
+
+struct FromThreads<S> {
+    shared: Option<Arc<Shared>>,
+    /// Makes a state of what a thread has sent.
+    unpack: Option<Unpack<S>>,
+    /// The connections that threads have handed over.
+    arrivals: VecDeque<Box<Moved>>,
+    /// The program's threads for jobs.
+    executor: Option<Executor>,
     /// Whether another thread has asked for the shutdown, and whether a server shuts down then.
     stop_asked: bool,
     has_server: bool,
-    /// Whether new connections are refused.
-    refuses: bool,
-    /// Whether the watcher has files, once that is known.
-    has_files: Option<bool>,
-    /// The server that takes accepted connections for which there is no room.
-    overflow: Option<Remote>,
-    /// Where accepted connections go.
-    balancer: Option<Balancer>,
-    /// Whether this is a thread of connections, the connections that may move to a loop, whether
-    /// they were told to, and those that have come from threads.
+}
+
+struct Leaving<S> {
     is_thread: bool,
+    /// The connections that may move, and whether they were told to.
     moves: Vec<Move<S>>,
     was_told_to_move: bool,
-    arrivals: VecDeque<Box<Moved>>,
 }
 
 /// The lower half of the tokens that name no connection.
@@ -239,45 +277,30 @@ impl<S> Engine<S> {
         Engine {
             table: Table::new(loop_index),
             config,
-            budget,
-            tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
-            queue: VecDeque::new(),
-            pending: VecDeque::new(),
-            woken: Vec::new(),
-            gone: VecDeque::new(),
-            fresh: Vec::new(),
-            is_high: false,
-            dirty: Vec::new(),
-            wanted: Vec::new(),
-            requests: false,
-            wants_sweep: false,
-            listeners: Vec::new(),
-            tick: None,
-            swept: Vec::new(),
-            sweep_timer: None,
-            sweep_from: 0,
-            oldest: None,
-            throttled: Vec::new(),
-            counts: Counts::default(),
-            shared: None,
-            unpack: None,
-            datagrams: Datagrams::default(),
-            sessions: Sessions::default(),
-            deadlines: Deadlines::default(),
+            memory: Pressure::new(budget),
+            told: ToTell {
+                tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
+                queue: VecDeque::new(),
+                pending: VecDeque::new(),
+                woken: Vec::new(),
+                gone: VecDeque::new(),
+                making: None,
+            },
+            work: ToDo::default(),
+            clocks: Clocks::default(),
+            entrance: Entrance::default(),
+            udp: Udp::default(),
             jobs: Jobs::default(),
-            executor: None,
-            refused: 0,
-            making: None,
-            stop_asked: false,
-            has_server: false,
-            refuses: false,
-            has_files: None,
-            overflow: None,
-            balancer: None,
-            is_thread: false,
-            moves: Vec::new(),
-            was_told_to_move: false,
-            arrivals: VecDeque::new(),
+            outside: FromThreads {
+                shared: None,
+                unpack: None,
+                arrivals: VecDeque::new(),
+                executor: None,
+                stop_asked: false,
+                has_server: false,
+            },
+            leaving: Leaving { is_thread: false, moves: Vec::new(), was_told_to_move: false },
+            counts: Counts::default(),
         }
     }
 
@@ -297,22 +320,22 @@ impl<S> Engine<S> {
 
     /// Notes that the engine belongs to a server, which is over after a shutdown.
     pub(crate) fn set_server(&mut self) {
-        self.has_server = true;
+        self.outside.has_server = true;
     }
 
     /// Notes that the engine belongs to a thread of connections.
     pub(crate) fn set_thread(&mut self) {
-        self.is_thread = true;
+        self.leaving.is_thread = true;
     }
 
     /// Whether another thread has asked for the shutdown.
     pub(crate) fn is_stop_asked(&self) -> bool {
-        self.stop_asked
+        self.outside.stop_asked
     }
 
     /// Closes connections that come from now on.
     pub(crate) fn refuse_all(&mut self) {
-        self.refuses = true;
+        self.entrance.refuses = true;
     }
 
     /// The number of the next connection.
@@ -327,7 +350,7 @@ impl<S> Engine<S> {
 
     /// Distributes the connections that the listeners accept.
     pub(crate) fn set_balancer(&mut self, balancer: Balancer) {
-        self.balancer = Some(balancer);
+        self.entrance.balancer = Some(balancer);
     }
 
     /// The name of the connection that has a place.
@@ -338,7 +361,7 @@ impl<S> Engine<S> {
 
     #[inline]
     fn token(&self, index: u32) -> u64 {
-        u64::from(self.tag) << 32 | u64::from(index)
+        u64::from(self.told.tag) << 32 | u64::from(index)
     }
 
     /// The program's state of the connection that has a place.
@@ -366,7 +389,7 @@ impl<S> Engine<S> {
 
     /// Whether datagrams wait that the kernel has not taken.
     pub(crate) fn sends_datagrams(&self) -> bool {
-        self.datagrams.charged() + self.sessions.charged() > 0
+        self.udp.datagrams.charged() + self.udp.sessions.charged() > 0
     }
 
     /// Whether there is no connection.
@@ -387,7 +410,7 @@ impl<S> Engine<S> {
 
     /// The budget of bytes.
     pub fn budget(&self) -> &Budget {
-        &self.budget
+        &self.memory.budget
     }
 
     /// The counts of the engine.
@@ -410,8 +433,13 @@ impl<S> Engine<S> {
         if place.flags & PAUSED != 0 {
             place.flags &= !PAUSED;
             let flags = place.flags;
+            if flags & ENDED != 0
+                && let Some(active) = self.table.active_of(id.index())
+            {
+                active.since = None;
+            }
             if flags & HELD != 0 {
-                self.pending.push_back(Pending::Held(id));
+                self.told.pending.push_back(Pending::Held(id));
             }
             if flags & READING != 0 && self.config.limits.idle.is_some() {
                 // The read was in flight all the time, and so its idle time ran on.
@@ -428,7 +456,7 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & WOKEN == 0 {
             place.flags |= WOKEN;
-            self.woken.push(id);
+            self.told.woken.push(id);
         }
         true
     }
@@ -445,7 +473,7 @@ impl<S> Engine<S> {
         let place = self.table.place_mut(index);
         if place.flags & DIRTY == 0 {
             place.flags |= DIRTY;
-            self.dirty.push(id);
+            self.work.dirty.push(id);
         }
     }
 
@@ -457,8 +485,8 @@ impl<S> Engine<S> {
 
     pub(crate) fn abort_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
-        if place.flags & (DETACH | CONNECTING) == DETACH && place.source.is_none() {
-            return false;
+        if place.stage == Stage::Ended && place.source.is_none() {
+            return false; // its last event waits
         }
         place.flags |= ABORT;
         self.note_cause(id.index(), cause);
@@ -471,7 +499,7 @@ impl<S> fmt::Debug for Engine<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("connections", &self.table.len)
-            .field("budget", &self.budget)
+            .field("budget", &self.memory.budget)
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }

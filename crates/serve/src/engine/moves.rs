@@ -8,7 +8,8 @@ use crate::engine::events::Pending;
 use crate::handles::threads::Rest;
 use crate::log::LogEvent;
 use crate::parts::moves::{Move, Moved, Pack, Parts};
-use crate::parts::table::{CONNECTING, DETACH, ENDED, HELD, MOST, OVER, SHUT, SHUTTING};
+use crate::parts::table::{CONNECTING, ENDED, HELD, MOST};
+use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
@@ -16,11 +17,12 @@ impl<S> Engine<S> {
     /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
     /// connection.
     pub(crate) fn let_move(&mut self, id: Id, pack: Pack<S>) -> bool {
-        if !self.is_thread || !self.table.lives(id) {
+        // A session has no descriptor of its own.
+        if !self.leaving.is_thread || !self.table.lives(id) || self.is_session(id) {
             return false;
         }
-        if self.moves.iter().all(|one| one.id != id) {
-            self.moves.push(Move { id, pack, begun: None });
+        if self.leaving.moves.iter().all(|one| one.id != id) {
+            self.leaving.moves.push(Move { id, pack, begun: None });
         }
         true
     }
@@ -28,16 +30,16 @@ impl<S> Engine<S> {
     /// Begins the move of a connection that may move. False if it closes, has shut down its
     /// output, or has a stream.
     pub(crate) fn begin_move(&mut self, id: Id) -> bool {
-        let Some(at) = self.moves.iter().position(|one| one.id == id) else { return false };
+        let Some(at) = self.leaving.moves.iter().position(|one| one.id == id) else { return false };
         let Some(place) = self.table.get(id) else { return false };
         let flags = place.flags;
-        if flags & (OVER | DETACH | SHUT | SHUTTING | CONNECTING) != 0 {
-            return self.moves[at].begun.is_some();
+        if place.takes_no_output() || flags & CONNECTING != 0 {
+            return self.leaving.moves[at].begun.is_some();
         }
         if self.stream_of(id.index()).is_some() {
             return false;
         }
-        self.moves[at].begun = Some(flags & ENDED != 0);
+        self.leaving.moves[at].begun = Some(flags & ENDED != 0);
         self.detach(id)
     }
 
@@ -48,7 +50,7 @@ impl<S> Engine<S> {
 
     /// What this thread has left of its connections.
     pub(crate) fn rest(&self) -> Rest {
-        let leave = self.moves.iter().filter(|one| one.begun.is_some()).count();
+        let leave = self.leaving.moves.iter().filter(|one| one.begun.is_some()).count();
         match self.table.len {
             0 => Rest::Nothing,
             count if count == leave => Rest::Leaves,
@@ -64,23 +66,44 @@ impl<S> Engine<S> {
     /// Whether all connections that may move were told to, since the last call.
     #[inline]
     pub(crate) fn take_told_to_move(&mut self) -> bool {
-        std::mem::take(&mut self.was_told_to_move)
+        std::mem::take(&mut self.leaving.was_told_to_move)
     }
 
     /// Begins the move of all connections that may move.
     pub(crate) fn begin_moves(&mut self) {
-        self.was_told_to_move = true;
-        let ids: Vec<Id> = self.moves.iter().map(|one| one.id).collect();
+        self.leaving.was_told_to_move = true;
+        let ids: Vec<Id> = self.leaving.moves.iter().map(|one| one.id).collect();
         for id in ids {
             self.begin_move(id);
         }
     }
 
+    /// A move has not been possible in time: the connection stays where it is. False if it does
+    /// not move, or if the server shuts down.
+    pub(crate) fn call_off_move(&mut self, index: u32) -> bool {
+        let id = self.table.id(index);
+        let Some(one) = self.leaving.moves.iter_mut().find(|one| one.id == id) else {
+            return false;
+        };
+        if self.entrance.refuses || one.begun.take().is_none() {
+            return false;
+        }
+        let place = self.table.place_mut(index);
+        place.advance(Step::CalledOff);
+        if place.flags & ENDED != 0 {
+            place.advance(Step::SideEnded);
+        }
+        // Another thread may have to give its place up, then.
+        self.leaving.was_told_to_move = true;
+        self.dirty(index);
+        true
+    }
+
     /// Forgets a connection that has ended or was detached. `Some` if it is to move: how to make
     /// its state one for another thread, and whether its program knows the end of the input.
     pub(crate) fn take_move(&mut self, id: Id) -> Option<(Pack<S>, bool)> {
-        let at = self.moves.iter().position(|one| one.id == id)?;
-        let one = self.moves.swap_remove(at);
+        let at = self.leaving.moves.iter().position(|one| one.id == id)?;
+        let one = self.leaving.moves.swap_remove(at);
         one.begun.map(|ended| (one.pack, ended))
     }
 
@@ -97,7 +120,7 @@ impl<S> Engine<S> {
 
     /// The next connection that a thread has handed over.
     pub(crate) fn next_moved(&mut self) -> Option<Box<Moved>> {
-        self.arrivals.pop_front()
+        self.outside.arrivals.pop_front()
     }
 
     /// Serves a connection that a thread has handed over. During a shutdown it closes at once. The
@@ -124,7 +147,7 @@ impl<S> Engine<S> {
             active.held_bytes = undelivered.iter().map(|data| data.len()).sum();
             active.held.extend(undelivered);
             self.recharge(id.index());
-            self.pending.push_back(Pending::Held(id));
+            self.told.pending.push_back(Pending::Held(id));
         }
         self.log(LogEvent::Moved { id, from });
         if source.is_none() {
@@ -132,10 +155,79 @@ impl<S> Engine<S> {
         } else {
             self.begin(watcher, id);
         }
-        if self.refuses {
+        if self.entrance.refuses {
             self.close_as(id, Cause::Shutdown);
         }
         self.dirty(id.index());
         Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use windlass::net::ListenOptions;
+    use windlass::sim::Sim;
+    use windlass::{Completions, Op};
+
+    use super::*;
+    use crate::words::config::Config;
+    use crate::words::event::Event;
+    use crate::words::limits::Limits;
+
+    /// A move that took too long ended a healthy connection whose peer reads slowly.
+    #[test]
+    fn a_move_without_an_end_in_time_is_called_off() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let limits = Limits::new().close(Duration::from_secs(10)).write_stall(None).idle(None);
+        let mut engine = Engine::<()>::new(Config::new().limits(limits).close_on_eof(false));
+        engine.set_thread();
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+        let address = watcher.local_address(engine.listeners()[0]).unwrap();
+        let (client, _) = watcher.connect([address], Default::default()).unwrap();
+        let (mut done, mut opened, mut ended) = (Completions::new(), None, Vec::new());
+        let mut turn = |watcher: &mut Watcher, engine: &mut Engine<()>| {
+            watcher.wait_timeout(&mut done, Duration::from_secs(5)).unwrap();
+            for c in done.drain(..) {
+                let _ = engine.complete(watcher, c);
+            }
+            while let Some(event) = engine.next_event(watcher) {
+                match event {
+                    Event::Opened { id, .. } => opened = Some(id),
+                    Event::Closed { cause, .. } => ended.push(cause),
+                    Event::Detached { .. } => panic!("it has output that waits"),
+                    _ => {}
+                }
+            }
+            engine.flush(watcher);
+            (opened, ended.clone())
+        };
+        let id = loop {
+            if let (Some(id), _) = turn(&mut watcher, &mut engine) {
+                break id;
+            }
+        };
+        engine.write(id, vec![7; 30 << 20]).unwrap();
+        assert!(engine.let_move(id, |state| Box::new(state)) && engine.begin_move(id));
+        engine.flush(&mut watcher);
+        assert_eq!(engine.rest(), Rest::Leaves);
+        assert!(engine.write(id, "x").is_err(), "it leaves");
+        let start = watcher.now();
+        while engine.rest() == Rest::Leaves {
+            assert!(watcher.now() - start < Duration::from_secs(30));
+            assert_eq!(turn(&mut watcher, &mut engine).1, []);
+        }
+        assert!(watcher.now() - start >= Duration::from_secs(10));
+        assert!(engine.take_told_to_move() && engine.rest() == Rest::Stays);
+        // It goes on where it is, and can be asked again.
+        engine.write(id, "more").unwrap();
+        let read = Op::read_exact(client, Vec::with_capacity((30 << 20) + 4), (30 << 20) + 4);
+        watcher.submit(read).unwrap();
+        while engine.waiting(id) > 0 {
+            assert_eq!(turn(&mut watcher, &mut engine).1, []);
+        }
+        assert!(engine.begin_move(id));
     }
 }

@@ -8,15 +8,12 @@ use crate::engine::events::Pending;
 use crate::parts::files::Files;
 use crate::parts::output::LARGE;
 use crate::parts::table::{
-    ABORT, Active, CLOSE, CLOSING, CONNECTING, DETACH, DIRTY, DRAINING, FRESH, FULL, NIL, OVER,
-    SHUT, SHUTTING,
+    ABORT, Active, CONNECTING, DIRTY, DRAINING, ENDED, FINISHING, FRESH, FULL, NIL,
 };
+use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
-
-/// It takes no more output.
-pub(crate) const NO_MORE: u16 = OVER | SHUT | SHUTTING | DETACH;
 
 impl<S> Engine<S> {
     /// Writes to a connection. What is written in a turn leaves as one write, in
@@ -49,15 +46,17 @@ impl<S> Engine<S> {
         let (place, charged) = self.table.look(index);
         let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
         if place.active != NIL
-            || place.flags & NO_MORE != 0
+            || place.takes_no_output()
             || len == 0
+            || len > self.memory.room
             || charged as usize + len > self.config.limits.cap
         {
             return self.write_more(index, data);
         }
+        self.memory.room -= len;
         // The connection has nothing else to do: the buffer needs only its place in a list.
-        place.active = self.fresh.len() as u32 | FRESH;
-        self.fresh.push((index, data));
+        place.active = self.work.fresh.len() as u32 | FRESH;
+        self.work.fresh.push((index, data));
         Ok(())
     }
 
@@ -101,14 +100,17 @@ impl<S> Engine<S> {
     pub(crate) fn write_slice_at(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let (place, charged) = self.table.look(index);
         let (flags, at) = (place.flags, place.active as usize);
-        if flags & (NO_MORE | DIRTY) == DIRTY
+        if flags & DIRTY != 0
+            && !place.takes_no_output()
             && let Some(active) = self.table.active.get_mut(at)
             && charged as usize + active.corked + bytes.len() <= self.config.limits.cap
+            && bytes.len() <= self.memory.room
             && active.copied.len() + bytes.len() < LARGE
             && !active.copied.is_empty()
         {
             active.corked += bytes.len();
             active.copied.extend_from_slice(bytes);
+            self.memory.room -= bytes.len();
             return Ok(());
         }
         self.write_slice_more(index, bytes)
@@ -133,13 +135,22 @@ impl<S> Engine<S> {
     /// Whether a connection takes so many more bytes.
     pub(crate) fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
         let (place, charged) = self.table.look(index);
-        if place.flags & NO_MORE != 0 && !self.takes_answers(index) {
+        if place.takes_no_output() && !self.takes_answers(index) {
             return Err(Refusal::Stale);
         }
         let behind = self.files_of(index).map_or(0, |files| files.corked);
         let charged = (charged as usize).saturating_sub(behind);
-        if charged + self.corked(index) + len > self.config.limits.cap {
+        let waits = charged + self.corked(index) + len;
+        if waits > self.config.limits.cap {
             return Err(Refusal::Cap);
+        }
+        if len > self.memory.room {
+            if self.memory.is_touched && !self.memory.takes(waits, len, self.table.active.len()) {
+                return Err(Refusal::Memory);
+            }
+            self.memory.charge_turn(len);
+        } else {
+            self.memory.room -= len;
         }
         Ok(())
     }
@@ -157,7 +168,7 @@ impl<S> Engine<S> {
             return;
         }
         let at = std::mem::replace(&mut place.active, NIL) & !FRESH;
-        let data = std::mem::take(&mut self.fresh[at as usize].1);
+        let data = std::mem::take(&mut self.work.fresh[at as usize].1);
         self.table.activate(index).cork(data);
         self.dirty(index);
     }
@@ -174,6 +185,41 @@ impl<S> Engine<S> {
         }
         let queued = self.table.active_of(id.index()).map_or(0, |active| active.in_memory());
         queued + self.corked(id.index())
+    }
+
+    /// Notes that the program itself holds `bytes` bytes for a connection: a message of which a
+    /// part has arrived, for example. They count for [`Limits::memory`](crate::Limits::memory) and
+    /// for the [share](crate::Budget) of the connection until the next call, or until the end of
+    /// the connection. False for a stale id, and for a session: its program holds single datagrams.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::framing::{Input, Lines};
+    /// use windlass_serve::{Engine, Id};
+    ///
+    /// /// The beginning of a long line counts for the connection that sends it.
+    /// fn take(engine: &mut Engine<Input>, id: Id, data: Buf) {
+    ///     let Some(input) = engine.state_mut(id) else { return };
+    ///     input.push(data);
+    ///     while let Ok(Some(line)) = input.next(&mut Lines::default()) {
+    ///         println!("{}", line.len());
+    ///     }
+    ///     let rest = input.len();
+    ///     engine.charge(id, rest);
+    /// }
+    /// ```
+    pub fn charge(&mut self, id: Id, bytes: usize) -> bool {
+        if !self.table.lives(id) || self.is_session(id) {
+            return false;
+        }
+        let index = id.index();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if bytes > 0 || self.table.active_of(index).is_some_and(|active| active.by_program > 0) {
+            self.activate(index).by_program = bytes;
+            self.recharge(index);
+            self.dirty(index);
+        }
+        true
     }
 
     /// Sends the output of this turn, and carries out the program's requests: pauses, closes,
@@ -202,29 +248,28 @@ impl<S> Engine<S> {
 
     /// The end of a flush, after the connections.
     pub(crate) fn finish_flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        if self.requests {
+        if self.work.requests {
             self.carry_out_requests(watcher);
         }
         // Not before: a connection that wakes itself in each wake would not let the turn end.
-        self.pending.extend(self.woken.drain(..).map(Pending::Wake));
-        self.is_high = self.budget.is_high();
-        if self.is_high && self.budget.is_over() {
+        self.told.pending.extend(self.told.woken.drain(..).map(Pending::Wake));
+        self.memory.end_turn();
+        if self.memory.is_touched {
             self.shed(watcher);
         }
-        if !self.throttled.is_empty() && self.budget.is_low() {
-            self.unthrottle(watcher);
-        }
+        self.memory.leases = leases_to_give(watcher);
+        self.arm_sweep(watcher);
     }
 
     /// Whether `next_event` has something.
     pub(crate) fn has_events(&self) -> bool {
-        !self.pending.is_empty() || !self.queue.is_empty()
+        !self.told.pending.is_empty() || !self.told.queue.is_empty()
     }
 
     /// The next connection that has something to send or to do.
     #[inline]
     pub(crate) fn next_dirty(&mut self) -> Option<u32> {
-        while let Some(id) = self.dirty.pop() {
+        while let Some(id) = self.work.dirty.pop() {
             if let Some(place) = self.table.get_mut(id) {
                 place.flags &= !DIRTY;
                 return Some(id.index());
@@ -237,7 +282,7 @@ impl<S> Engine<S> {
     pub(crate) fn corked(&mut self, index: u32) -> usize {
         let at = self.table.place(index).active;
         if at & FRESH != 0 {
-            return self.fresh[(at & !FRESH) as usize].1.len();
+            return self.work.fresh[(at & !FRESH) as usize].1.len();
         }
         self.table.active_of(index).map_or(0, |active| active.corked)
     }
@@ -247,7 +292,7 @@ impl<S> Engine<S> {
     #[inline(always)]
     pub(crate) fn next_fresh(&mut self) -> Option<(u32, usize)> {
         loop {
-            let (index, data) = self.fresh.last()?;
+            let (index, data) = self.work.fresh.last()?;
             let (index, len) = (*index, data.as_slice().len());
             if self.is_next_fresh(index) {
                 if self.table.place(index).flags & CONNECTING == 0 {
@@ -255,21 +300,21 @@ impl<S> Engine<S> {
                 }
                 self.thaw(index);
             }
-            self.fresh.pop();
+            self.work.fresh.pop();
         }
     }
 
     /// Whether the last buffer of the list is that of a connection.
     #[inline(always)]
     pub(crate) fn is_next_fresh(&self, index: u32) -> bool {
-        self.table.place(index).active == (self.fresh.len() as u32).wrapping_sub(1) | FRESH
+        self.table.place(index).active == (self.work.fresh.len() as u32).wrapping_sub(1) | FRESH
     }
 
     /// Sends the buffer that `next_fresh` has found. Returns how many bytes wait then, or `None` if
     /// the connection has ended.
     #[inline(always)]
     pub(crate) fn send_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<usize> {
-        let (index, data) = self.fresh.pop()?;
+        let (index, data) = self.work.fresh.pop()?;
         let place = self.table.place_mut(index);
         place.active = NIL;
         let write = Op::write(place.source, data).token(self.token(index)).quiet();
@@ -343,6 +388,9 @@ impl<S> Engine<S> {
                 return self.fail(watcher, index, Cause::Rejected);
             }
             self.counts.writes += 1;
+            if self.table.place(index).flags & ENDED != 0 && !self.has_bounded_end(index) {
+                self.activate(index).since = Some(watcher.now());
+            }
         }
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         let Some(active) = self.table.active_of(index) else { return };
@@ -377,7 +425,8 @@ impl<S> Engine<S> {
         }
         let flags = self.table.place(index).flags;
         if queued == 0 {
-            if flags & (CLOSE | CLOSING | DETACH) == 0 {
+            let place = self.table.place(index);
+            if place.stage < Stage::Leaving && place.flags & ENDED == 0 {
                 self.unsweep(index);
             }
             if flags & (FULL | DRAINING) == FULL {
@@ -391,7 +440,7 @@ impl<S> Engine<S> {
             return self.sweep_later(watcher, index);
         }
         let mark = if flags & FULL != 0 { limits.low } else { 0 };
-        if flags & (DRAINING | CLOSING) == 0 {
+        if flags & (DRAINING | FINISHING) == 0 {
             let drain = watcher.submit(Op::wait_drained(source, mark).token(token)).ok();
             if drain.is_some() {
                 self.table.place_mut(index).flags |= DRAINING;
@@ -417,7 +466,8 @@ impl<S> Engine<S> {
     ) {
         let goes_on = self.has_bounded_end(index);
         let Some(active) = self.table.active_of(index) else { return };
-        if !goes_on && (queued < active.queued || active.queued == 0) {
+        let begins = active.queued == 0 && queued > 0;
+        if !goes_on && (queued < active.queued || begins) {
             active.since = Some(watcher.now());
         }
         active.queued = queued;
@@ -431,7 +481,7 @@ impl<S> Engine<S> {
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
         {
             self.table.place_mut(index).flags &= !FULL;
-            self.pending.push_back(Pending::Drained(self.table.id(index)));
+            self.told.pending.push_back(Pending::Drained(self.table.id(index)));
         }
         if queued == 0 && self.table.active_of(index).is_some_and(|a| a.timed && a.corked == 0) {
             self.sent_in_time(index);
@@ -450,7 +500,7 @@ impl<S> Engine<S> {
         // for a file.
         let waits = if connects || active.files.is_some() { active.corked } else { 0 };
         let queued = active.in_memory();
-        let all = queued + active.held_bytes + waits;
+        let all = queued + active.held_bytes + waits + active.by_program as usize;
         let all = u32::try_from(all).unwrap_or(u32::MAX);
         // Held input does not count against the cap. Output of this turn is counted separately,
         // until it waits behind a file: then writes of other threads must know of it.
@@ -459,13 +509,28 @@ impl<S> Engine<S> {
             files.corked
         });
         let capped = u32::try_from(queued + behind).unwrap_or(u32::MAX);
-        let all_before = std::mem::replace(&mut active.charged, all);
+        let all_before = active.charged;
         let capped_before = std::mem::replace(&mut active.capped, capped);
         if all_before != all {
-            self.budget.change(all_before, all);
+            self.memory.budget.change(all_before, all);
+            let holders = self.table.hold(index, all);
+            if holders != 0 {
+                self.memory.budget.change_holders(holders);
+                self.memory.share = self.memory.budget.share();
+            }
         }
         if capped_before != capped {
             self.table.charge(index, capped_before, capped);
         }
+        self.look_at_share(index);
     }
+}
+
+/// How many leases the program gets in the next turn: half of the swap buffers that are free.
+fn leases_to_give<D: Driver>(watcher: &mut Watcher<D>) -> usize {
+    let Ok(pool) = watcher.driver_mut().pool() else { return usize::MAX };
+    let free = (pool.limit_bytes() - pool.leased_bytes()) / pool.chunk_bytes();
+    // That does not count buffers that have come back. To look for them costs more.
+    let all = pool.limit_bytes() / pool.chunk_bytes();
+    if 2 * free >= all { free / 2 } else { pool.available(false) / 2 }
 }

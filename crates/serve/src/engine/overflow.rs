@@ -59,14 +59,14 @@ impl<S> Engine<S> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn overflow_to(&mut self, other: Remote) {
-        self.overflow = Some(other);
+        self.entrance.overflow = Some(other);
     }
 
     /// Passes an accepted and counted connection on. It comes back if there is no other server, or
     /// if that server has no room or is over.
     #[cold]
     pub(crate) fn pass_on(&mut self, handle: Handle, listener: usize) -> Result<(), Handle> {
-        let Some(other) = &self.overflow else { return Err(handle) };
+        let Some(other) = &self.entrance.overflow else { return Err(handle) };
         other.pass_to(handle, listener)?;
         self.counts.passed_on += 1;
         self.count_load(-1);

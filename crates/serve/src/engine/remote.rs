@@ -9,10 +9,11 @@ use windlass::{Buf, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
+use crate::engine::requests::Request;
 use crate::handles::remote::Remote;
 use crate::inbox::{Command, Shared};
 use crate::log::RefusedBecause;
-use crate::parts::table::{DETACH, OVER, Place, SHUT, SHUTTING};
+use crate::parts::table::Place;
 use crate::words::cause::Cause;
 use crate::words::event::Origin;
 use crate::words::id::Id;
@@ -25,17 +26,17 @@ impl<S> Engine<S> {
     {
         let shared = self.share(watcher);
         shared.state_type.get_or_init(TypeId::of::<S>);
-        self.unpack = Some(crate::handles::dial::unpack);
+        self.outside.unpack = Some(crate::handles::dial::unpack);
         Remote { loops: [shared].into(), threads: None }
     }
 
     /// The part of this engine that other threads see.
     pub(crate) fn share<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Arc<Shared> {
         let token = self.token(super::WAKE);
-        let shared = self.shared.get_or_insert_with(|| {
+        let shared = self.outside.shared.get_or_insert_with(|| {
             Arc::new(Shared {
                 heads: self.table.heads(),
-                budget: self.budget.clone(),
+                budget: self.memory.budget.clone(),
                 cap: u32::try_from(self.config.limits.cap).unwrap_or(u32::MAX),
                 loop_index: self.table.loop_index(),
                 state_type: OnceLock::new(),
@@ -52,7 +53,7 @@ impl<S> Engine<S> {
     /// Does what other threads have asked for.
     #[inline]
     pub(crate) fn look_into_inbox(&mut self) {
-        if let Some(shared) = &self.shared
+        if let Some(shared) = &self.outside.shared
             && shared.posted.load(Ordering::Relaxed)
         {
             self.empty_inbox();
@@ -61,7 +62,7 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     fn empty_inbox(&mut self) {
-        let Some(shared) = self.shared.clone() else { return };
+        let Some(shared) = self.outside.shared.clone() else { return };
         // Cleared before the look: a command that is posted later wakes the loop again.
         shared.posted.store(false, Ordering::SeqCst);
         let mut inbox = shared.lock();
@@ -69,7 +70,7 @@ impl<S> Engine<S> {
         inbox.closing.clear();
         inbox.stopping = false;
         // An engine without a server goes on.
-        inbox.stops &= self.has_server;
+        inbox.stops &= self.outside.has_server;
         let mut commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands.drain(..) {
@@ -79,21 +80,23 @@ impl<S> Engine<S> {
                 Command::Stream(id, ask) => self.stream_asks(id, ask),
                 Command::Write(id, data) => self.write_charged(&shared, id, data),
                 Command::Adopt(handle, listener) => {
-                    self.pending.push_back(Pending::Adopt(handle, listener));
+                    self.told.pending.push_back(Pending::Adopt(handle, listener));
                 }
                 Command::PassedOn(handle, listener) => {
-                    self.pending.push_back(Pending::PassedOn(handle, listener));
+                    self.told.pending.push_back(Pending::PassedOn(handle, listener));
                 }
-                Command::TurnAway(handle) => self.pending.push_back(Pending::TurnAway(handle)),
-                Command::Take(moved) => self.pending.push_back(Pending::Take(moved)),
+                Command::TurnAway(handle) => self.told.pending.push_back(Pending::TurnAway(handle)),
+                Command::Take(moved) => self.told.pending.push_back(Pending::Take(moved)),
                 Command::Move => self.begin_moves(),
+                Command::AddListener(handle) => self.request(Request::AddListener(handle)),
+                Command::CloseListener(listener) => _ = self.close_listener(listener),
                 Command::Dial(asked) => self.take_dial(*asked),
                 Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
                 Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
                 // A server closes its connections itself, at its time.
-                Command::Stop if self.has_server => self.stop_asked = true,
+                Command::Stop if self.outside.has_server => self.outside.stop_asked = true,
                 Command::Stop => {
-                    self.stop_asked = true;
+                    self.outside.stop_asked = true;
                     let ids: Vec<Id> = self.ids().collect();
                     for id in ids {
                         self.close_as(id, Cause::Shutdown);
@@ -113,8 +116,7 @@ impl<S> Engine<S> {
         let bytes = data.len() as u32;
         // From here on the loop's own charge counts.
         shared.discharge(id, bytes);
-        let stays = OVER | SHUT | SHUTTING | DETACH;
-        let takes = |place: &Place<S>| place.flags & stays == 0 || self.takes_answers(id.index());
+        let takes = |place: &Place<S>| !place.takes_no_output() || self.takes_answers(id.index());
         if !self.table.get(id).is_some_and(takes) {
             self.counts.stale_writes += 1;
         } else if self.session_at(id.index()).is_some() {
@@ -127,9 +129,9 @@ impl<S> Engine<S> {
     /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
     /// False, without an effect, if it has a connection that this loop does not refuse.
     pub(crate) fn close_inbox(&mut self) -> bool {
-        let Some(shared) = self.shared.clone() else { return true };
+        let Some(shared) = self.outside.shared.clone() else { return true };
         let mut inbox = shared.lock();
-        if !self.refuses && inbox.commands.iter().any(|command| command.is_connection()) {
+        if !self.entrance.refuses && inbox.commands.iter().any(|command| command.is_connection()) {
             return false;
         }
         inbox.closed = true;
@@ -149,13 +151,15 @@ impl<S> Engine<S> {
                     let origin = Origin { listener: Some(listener), peer: handle.peer() };
                     self.did_not_open(origin, RefusedBecause::Shutdown);
                 }
-                Command::Take(moved) => self.arrivals.push_back(moved),
+                Command::Take(moved) => self.outside.arrivals.push_back(moved),
                 Command::Dial(asked) => self.drop_dial(*asked),
                 Command::Answer(_, outcome) => discard(outcome),
                 Command::Wake(_)
                 | Command::Close(_)
                 | Command::Stream(..)
                 | Command::Move
+                | Command::AddListener(_)
+                | Command::CloseListener(_)
                 | Command::CancelDial(_)
                 | Command::Stop => {}
             }
@@ -166,17 +170,19 @@ impl<S> Engine<S> {
 
 impl<S> Drop for Engine<S> {
     fn drop(&mut self) {
-        self.refuses = true;
+        self.entrance.refuses = true;
         self.close_inbox();
-        self.budget.leave(self.token(super::WAKE));
         // Gives back the charges of its connections, which end with the engine.
         for active in &self.table.active {
-            self.budget.change(active.charged, 0);
+            self.memory.budget.change(active.charged, 0);
+            self.memory.budget.change_holders(-isize::from(active.charged > 0));
             if let Some(stream) = &active.stream {
                 stream.end(Cause::Shutdown);
             }
         }
-        self.budget.change((self.datagrams.charged() + self.sessions.charged()) as u32, 0);
+        self.memory
+            .budget
+            .change((self.udp.datagrams.charged() + self.udp.sessions.charged()) as u32, 0);
     }
 }
 

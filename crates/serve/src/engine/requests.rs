@@ -18,6 +18,9 @@ pub(crate) enum Request {
     Option(Id, SocketOption),
     /// The watcher has refused to accept, or to receive, from this listener.
     Accept(usize),
+    CloseListener(usize),
+    /// Another thread adds a listener.
+    AddListener(Handle),
     /// It has refused the pause of this listener.
     Pause(usize),
     /// It has refused the timer of the sweep.
@@ -29,8 +32,6 @@ pub(crate) enum Request {
     Receive(Id),
     /// A deadline is new, or has passed.
     Deadlines,
-    /// A stream waits for memory of the server.
-    Memory(Id),
     /// The connection of a job has ended.
     CancelJob(Ticket),
 }

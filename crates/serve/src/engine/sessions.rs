@@ -8,14 +8,12 @@ use windlass::driver::Driver;
 use windlass::{Address, Buf, ErrorKind, Op, Source, Watcher};
 
 use crate::engine::events::Pending;
-use crate::engine::output::NO_MORE;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SENDS, SESSIONS};
 use crate::parts::datagrams::BOOKKEEPING;
 use crate::parts::sessions::{CLIENT, Peer, Sending, Session};
-use crate::parts::table::{
-    ABORT, CLOSE, CONNECTING, HELD, NIL, OVER, PAUSED, READING, SESSION, session_of,
-};
+use crate::parts::table::{ABORT, CONNECTING, HELD, NIL, PAUSED, READING, SESSION, session_of};
+use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
@@ -37,23 +35,23 @@ impl<S: Default> Engine<S> {
         let now = watcher.update_now();
         let peer = Peer::of(&from);
         let known = (listener, peer);
-        if let Some(&at) = self.sessions.by_peer.get(&known) {
-            self.sessions.touch(at, now);
-            let session = self.sessions.get(at);
+        if let Some(&at) = self.udp.sessions.by_peer.get(&known) {
+            self.udp.sessions.touch(at, now);
+            let session = self.udp.sessions.get(at);
             session.spare = Some(from);
             let index = session.index;
             return self.hear(index, data);
         }
-        if self.refuses || self.sessions.len() >= self.config.limits.sessions {
+        if self.entrance.refuses || self.udp.sessions.len() >= self.config.limits.sessions {
             self.counts.refused_datagrams += 1;
             return None;
         }
         self.count_load(1);
         // It is the program's, and can panic.
         let origin = Origin { listener: Some(listener), peer: from.ip() };
-        self.making = Some(origin);
+        self.told.making = Some(origin);
         let state = S::default();
-        self.making = None;
+        self.told.making = None;
         // No read is ever missing: the socket receives for all its sessions.
         let Some(id) = self.table.insert(Source::NONE, READING, state) else {
             self.count_load(-1);
@@ -62,12 +60,12 @@ impl<S: Default> Engine<S> {
         };
         let session = Session::new(id.index(), listener, known.1);
         let session = Session { spare: Some(from), heard: Some(now), ..session };
-        let at = self.sessions.insert(session);
+        let at = self.udp.sessions.insert(session);
         self.table.place_mut(id.index()).active = SESSION | at;
         self.table.begin(id.index(), now);
         self.counts.sessions += 1;
         self.log_opened(id, origin);
-        self.pending.push_back(Pending::Heard(id, data));
+        self.told.pending.push_back(Pending::Heard(id, data));
         self.arm_expiry(watcher);
         Some(Event::Opened { id, origin })
     }
@@ -82,8 +80,9 @@ impl<S> Engine<S> {
 
     /// Delivers a datagram to its session, or holds it back.
     pub(crate) fn hear(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
-        let flags = self.table.place(index).flags;
-        if flags & OVER != 0 {
+        let place = self.table.place(index);
+        let flags = place.flags;
+        if place.is_over() {
             self.counts.dropped_datagrams += 1;
             return None;
         }
@@ -92,33 +91,33 @@ impl<S> Engine<S> {
         }
         let at = self.session_at(index)?;
         let bytes = (data.len() + BOOKKEEPING) as u32;
-        let session = self.sessions.get(at);
+        let session = self.udp.sessions.get(at);
         if (session.held_bytes + bytes) as usize > self.config.limits.high
-            || !self.budget.try_charge(bytes)
+            || !self.memory.budget.try_charge(bytes, usize::MAX)
         {
             self.counts.dropped_datagrams += 1;
             return None;
         }
         session.held_bytes += bytes;
         session.held.push_back(data);
-        self.sessions.charged += bytes as usize;
+        self.udp.sessions.charged += bytes as usize;
         self.table.place_mut(index).flags |= HELD;
         None
     }
 
     /// The next datagram of a session that was held back.
     pub(crate) fn next_held_datagram(&mut self, id: Id, at: u32) -> Option<Event<S>> {
-        let session = self.sessions.get(at);
+        let session = self.udp.sessions.get(at);
         let data = session.held.pop_front()?;
         let bytes = (data.len() + BOOKKEEPING) as u32;
         session.held_bytes -= bytes;
         if session.held.is_empty() {
             self.table.place_mut(id.index()).flags &= !HELD;
         } else {
-            self.pending.push_front(Pending::Held(id));
+            self.told.pending.push_front(Pending::Held(id));
         }
-        self.sessions.charged -= bytes as usize;
-        self.budget.change(bytes, 0);
+        self.udp.sessions.charged -= bytes as usize;
+        self.memory.budget.change(bytes, 0);
         Some(Event::Data { id, data })
     }
 
@@ -126,11 +125,11 @@ impl<S> Engine<S> {
     pub(crate) fn write_datagram(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
         let (place, charged) = self.table.look(index);
         let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
-        let reason = if place.flags & NO_MORE != 0 {
+        let reason = if place.takes_no_output() {
             Refusal::Stale
         } else if charged as usize + bytes as usize > self.config.limits.cap {
             Refusal::Cap
-        } else if !self.budget.try_charge(bytes) {
+        } else if !self.memory.budget.try_charge(bytes, usize::MAX) {
             Refusal::Memory
         } else {
             self.queue_datagram(index, data, bytes);
@@ -142,24 +141,24 @@ impl<S> Engine<S> {
     /// A datagram of another thread, which had to pass the limits before it was queued.
     pub(crate) fn queue_remote_datagram(&mut self, index: u32, data: Buf) {
         let bytes = (data.len() + BOOKKEEPING) as u32;
-        self.budget.change(0, bytes);
+        self.memory.budget.change(0, bytes);
         self.queue_datagram(index, data, bytes);
     }
 
     fn queue_datagram(&mut self, index: u32, data: Buf, bytes: u32) {
         let Some(at) = self.session_at(index) else { return };
-        let session = self.sessions.get(at);
+        let session = self.udp.sessions.get(at);
         session.charged += bytes;
         session.pending += 1;
-        self.sessions.charged += bytes as usize;
+        self.udp.sessions.charged += bytes as usize;
         self.table.charge(index, 0, bytes);
-        self.sessions.outbox.push_back((self.table.id(index), data));
-        self.requests = true;
+        self.udp.sessions.outbox.push_back((self.table.id(index), data));
+        self.work.requests = true;
     }
 
     /// How many bytes wait for a session.
     pub(crate) fn waiting_datagrams(&mut self, at: u32) -> usize {
-        let session = self.sessions.get(at);
+        let session = self.udp.sessions.get(at);
         session.charged as usize - session.pending as usize * BOOKKEEPING
     }
 
@@ -169,12 +168,12 @@ impl<S> Engine<S> {
         let mut waiting = Vec::new();
         self.send_ready(watcher, &mut waiting);
         for datagram in waiting.into_iter().rev() {
-            self.sessions.outbox.push_front(datagram);
+            self.udp.sessions.outbox.push_front(datagram);
         }
     }
 
     fn send_ready<D: Driver>(&mut self, watcher: &mut Watcher<D>, waiting: &mut Vec<(Id, Buf)>) {
-        while let Some((id, data)) = self.sessions.outbox.pop_front() {
+        while let Some((id, data)) = self.udp.sessions.outbox.pop_front() {
             let len = data.len();
             let sending = Sending { id, charged: (len + BOOKKEEPING) as u32 };
             let place = self.table.get(id).filter(|place| place.flags & ABORT == 0);
@@ -184,7 +183,7 @@ impl<S> Engine<S> {
             };
             let place = self.table.place(id.index());
             let (own, flags) = (place.source, place.flags);
-            let session = self.sessions.get(at);
+            let session = self.udp.sessions.get(at);
             if flags & CONNECTING != 0 {
                 waiting.push((id, data));
                 continue;
@@ -194,25 +193,25 @@ impl<S> Engine<S> {
                 CLIENT => (own, Address::unspecified()),
                 listener => {
                     let to = session.spare.take().unwrap_or_else(|| session.peer.address());
-                    (self.listeners[listener], to)
+                    (self.entrance.listeners[listener], to)
                 }
             };
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
-            let slot = self.sessions.vacant_sends.pop().unwrap_or_else(|| {
-                self.sessions.in_flight.push(sending);
-                self.sessions.in_flight.len() as u32 - 1
+            let slot = self.udp.sessions.vacant_sends.pop().unwrap_or_else(|| {
+                self.udp.sessions.in_flight.push(sending);
+                self.udp.sessions.in_flight.len() as u32 - 1
             });
-            self.sessions.in_flight[slot as usize] = sending;
+            self.udp.sessions.in_flight[slot as usize] = sending;
             let send = Op::send_to(source, data, to).token(self.token(SENDS + slot));
             match watcher.submit(send.timeout(self.config.limits.close).deferred()) {
                 Ok(_) => {}
                 Err(refused) => {
-                    self.sessions.vacant_sends.push(slot);
+                    self.udp.sessions.vacant_sends.push(slot);
                     if matches!(refused.reason, windlass::Refusal::Full { .. }) {
                         // It goes first in the next flush.
-                        self.sessions.outbox.push_front((id, refused.value.into_buf()));
-                        self.requests = true;
+                        self.udp.sessions.outbox.push_front((id, refused.value.into_buf()));
+                        self.work.requests = true;
                         return;
                     }
                     self.send_ended(sending, len, Some(ErrorKind::Aborted));
@@ -229,12 +228,12 @@ impl<S> Engine<S> {
         len: usize,
         failed: Option<ErrorKind>,
     ) {
-        let sending = self.sessions.in_flight[slot as usize];
-        self.sessions.vacant_sends.push(slot);
+        let sending = self.udp.sessions.in_flight[slot as usize];
+        self.udp.sessions.vacant_sends.push(slot);
         self.send_ended(sending, len, failed);
         if let Some(failed) = failed
             && let Some(at) = self.table.get(sending.id).and_then(|place| session_of(place.active))
-            && self.sessions.get(at).listener == CLIENT
+            && self.udp.sessions.get(at).listener == CLIENT
         {
             self.client_failed(watcher, sending.id, failed);
         }
@@ -244,19 +243,19 @@ impl<S> Engine<S> {
     /// session.
     fn send_ended(&mut self, sending: Sending, len: usize, failed: Option<ErrorKind>) {
         self.counts.datagram_errors += u64::from(failed.is_some());
-        self.sessions.charged -= sending.charged as usize;
-        self.budget.change(sending.charged, 0);
+        self.udp.sessions.charged -= sending.charged as usize;
+        self.memory.budget.change(sending.charged, 0);
         let Some(place) = self.table.get(sending.id) else { return };
-        let flags = place.flags;
+        let (flags, stage) = (place.flags, place.stage);
         let Some(at) = session_of(place.active) else { return };
         self.table.charge(sending.id.index(), sending.charged, 0);
-        let session = self.sessions.get(at);
+        let session = self.udp.sessions.get(at);
         session.charged -= sending.charged;
         session.pending -= 1;
         if failed.is_some() || flags & ABORT != 0 {
             session.unsent += len;
         }
-        if flags & CLOSE != 0 && session.pending == 0 {
+        if stage == Stage::Closing && session.pending == 0 {
             self.dirty(sending.id.index());
         }
     }
@@ -264,7 +263,7 @@ impl<S> Engine<S> {
     /// Notes why a connection ends: the first cause counts.
     pub(crate) fn note_cause(&mut self, index: u32, cause: Cause) {
         match self.session_at(index) {
-            Some(at) => self.sessions.get(at).cause.get_or_insert(cause),
+            Some(at) => self.udp.sessions.get(at).cause.get_or_insert(cause),
             None => self.activate(index).cause.get_or_insert(cause),
         };
     }
@@ -278,7 +277,7 @@ impl<S> Engine<S> {
     ) {
         if self.table.place(index).flags & ABORT != 0 {
             self.end_session(watcher, index, at, Cause::Aborted);
-        } else if self.sessions.get(at).pending == 0 {
+        } else if self.udp.sessions.get(at).pending == 0 {
             self.end_session(watcher, index, at, Cause::Closed);
         }
     }
@@ -294,25 +293,25 @@ impl<S> Engine<S> {
         // Only a client has a source.
         watcher.abort(self.table.place(index).source);
         let unsent = self.waiting_datagrams(at);
-        let session = self.sessions.remove(at);
-        self.sessions.charged -= session.held_bytes as usize;
-        self.budget.change(session.held_bytes, 0);
+        let session = self.udp.sessions.remove(at);
+        self.udp.sessions.charged -= session.held_bytes as usize;
+        self.memory.budget.change(session.held_bytes, 0);
         // The charge to the budget goes when the sends have ended, or are dropped.
-        self.requests |= session.pending > 0;
+        self.work.requests |= session.pending > 0;
         self.table.charge(index, session.charged, 0);
         let cause = session.cause.unwrap_or(cause);
         let place = self.table.place_mut(index);
         place.active = NIL;
         if cause == Cause::Shutdown {
-            place.flags &= !CLOSE; // it was open when the shutdown began
+            place.stage = Stage::Open; // as it was when the shutdown began
         }
-        self.end(watcher, index, cause, unsent + session.unsent);
+        self.end_connection(watcher, index, cause, unsent + session.unsent);
     }
 
-    /// Ends the sessions of all bound sockets, which close.
-    pub(crate) fn close_sessions(&mut self) {
-        let all = self.sessions.all.iter().flatten();
-        let bound = all.filter(|session| session.listener != CLIENT);
+    /// Ends the sessions of a bound socket, which closes.
+    pub(crate) fn close_sessions(&mut self, listener: usize) {
+        let all = self.udp.sessions.all.iter().flatten();
+        let bound = all.filter(|session| session.listener == listener);
         let indices: Vec<u32> = bound.map(|session| session.index).collect();
         for index in indices {
             self.close_as(self.table.id(index), Cause::Shutdown);
@@ -322,7 +321,7 @@ impl<S> Engine<S> {
     /// The idle time of a session begins again.
     pub(crate) fn touch_session<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         if let Some(at) = self.session_at(id.index()) {
-            self.sessions.touch(at, watcher.update_now());
+            self.udp.sessions.touch(at, watcher.update_now());
         }
     }
 
@@ -334,9 +333,9 @@ impl<S> Engine<S> {
     /// Starts the timer of the session that expires next.
     pub(crate) fn arm_expiry<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         let Some(idle) = self.config.limits.session_idle else { return };
-        if self.sessions.first != NIL
-            && self.sessions.timer.is_none()
-            && let Some(heard) = self.sessions.get(self.sessions.first).heard
+        if self.udp.sessions.first != NIL
+            && self.udp.sessions.timer.is_none()
+            && let Some(heard) = self.udp.sessions.get(self.udp.sessions.first).heard
             && let Some(due) = heard.checked_add(idle)
         // else the clock does not reach it
         {
@@ -346,7 +345,7 @@ impl<S> Engine<S> {
 
     fn submit_expiry<D: Driver>(&mut self, watcher: &mut Watcher<D>, op: Op) {
         let submitted = watcher.submit(op.token(self.token(SESSIONS)));
-        self.sessions.timer = submitted.as_ref().ok().copied();
+        self.udp.sessions.timer = submitted.as_ref().ok().copied();
         if is_full(submitted) {
             self.request(Request::Expiry);
         }
@@ -354,15 +353,15 @@ impl<S> Engine<S> {
 
     /// Ends the sessions that have heard nothing for too long, at most `AT_ONCE` of them in a turn.
     pub(crate) fn expire<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.sessions.timer = None;
+        self.udp.sessions.timer = None;
         let Some(idle) = self.config.limits.session_idle else { return };
         let now = watcher.update_now();
         for _ in 0..AT_ONCE {
-            let at = self.sessions.first;
+            let at = self.udp.sessions.first;
             if at == NIL {
                 return;
             }
-            let session = self.sessions.get(at);
+            let session = self.udp.sessions.get(at);
             let Some(heard) = session.heard else { return };
             let index = session.index;
             let Some(due) = heard.checked_add(idle) else { return };
@@ -370,8 +369,9 @@ impl<S> Engine<S> {
                 // Not before a step has passed, so that sessions expire in groups.
                 return self.submit_expiry(watcher, Op::timer_at(due.max(now + idle / 16)));
             }
-            if self.table.place(index).flags & (PAUSED | OVER) != 0 {
-                self.sessions.touch(at, now); // the program delays it, or it ends already
+            let place = self.table.place(index);
+            if place.flags & PAUSED != 0 || place.is_over() {
+                self.udp.sessions.touch(at, now); // the program delays it, or it ends already
             } else {
                 self.end_session(watcher, index, at, Cause::Idle);
             }

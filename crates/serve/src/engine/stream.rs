@@ -9,11 +9,11 @@ use windlass::Watcher;
 use windlass::driver::Driver;
 
 use crate::engine::Engine;
-use crate::engine::requests::Request;
 use crate::handles::remote::Remote;
 use crate::handles::stream::{Ask, Link, Owner, State, Stream};
 use crate::parts::deadlines::Kind;
-use crate::parts::table::{DETACH, ENDED, HELD, OVER, PAUSED, SHUT, SHUTTING, THROTTLED};
+use crate::parts::table::{ENDED, HELD, PAUSED, SHUT, SHUTTING};
+use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
 use crate::words::id::Id;
@@ -42,9 +42,10 @@ impl<S> Engine<S> {
 
     /// As `stream`, for an engine whose `Remote` exists.
     pub(crate) fn make_stream(&mut self, id: Id, waker: Waker) -> Option<Stream> {
-        let shared = self.shared.clone()?;
-        let (index, flags) = (id.index(), self.table.get(id)?.flags);
-        if flags & (OVER | DETACH) != 0 || self.is_session(id) || self.stream_of(index).is_some() {
+        let shared = self.outside.shared.clone()?;
+        let (index, place) = (id.index(), self.table.get(id)?);
+        let flags = place.flags;
+        if place.is_to_end() || self.is_session(id) || self.stream_of(index).is_some() {
             return None;
         }
         let limits = self.config.limits;
@@ -57,14 +58,14 @@ impl<S> Engine<S> {
             output_over: flags & (SHUT | SHUTTING) != 0,
             closed: false,
             wants_room: false,
-            wants_memory: false,
+            wants_memory: None,
             deadlines: [None; 2],
             cause: None,
         };
         let link = Arc::new(Link {
             id,
             remote: Remote { loops: [shared].into(), threads: None },
-            budget: self.budget.clone(),
+            budget: self.memory.budget.clone(),
             cap: limits.cap,
             high: limits.high,
             low: limits.low,
@@ -104,6 +105,7 @@ impl<S> Engine<S> {
         let place = self.table.place_mut(index);
         if data.is_empty() {
             place.flags |= ENDED;
+            place.advance(Step::SideEnded);
             let is_shut = place.flags & SHUTTING != 0;
             link.push_eof();
             if is_shut {
@@ -120,7 +122,7 @@ impl<S> Engine<S> {
         match ask {
             Ask::Resume => _ = self.resume(id),
             Ask::Shutdown => _ = self.shutdown(id),
-            Ask::Memory => self.request(Request::Memory(id)),
+            Ask::Memory => self.memory.waiters.push(id),
             Ask::Deadlines => self.take_deadlines(id),
         }
     }
@@ -136,13 +138,6 @@ impl<S> Engine<S> {
             if let Some(deadline) = deadline {
                 self.set_deadline_of(id, kind, deadline);
             }
-        }
-    }
-
-    /// A stream waits for memory of the server: its connection is throttled until then.
-    pub(crate) fn wait_for_memory<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        if self.table.get(id).is_some_and(|place| place.flags & THROTTLED == 0) {
-            self.throttle(watcher, id.index());
         }
     }
 }

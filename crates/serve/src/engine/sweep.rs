@@ -1,17 +1,21 @@
 //! The sweep: connections whose output stalls, or whose close takes too long, and the budget.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use windlass::driver::Driver;
 use windlass::{Op, Watcher};
 
 use crate::engine::requests::{Request, is_full};
-use crate::engine::{Engine, SWEEP, WAKE};
+use crate::engine::{Engine, SWEEP};
 use crate::log::LogEvent;
-use crate::parts::table::{CLOSE, CLOSING, CONNECTING, DETACH, DRAINING, THROTTLED};
+use crate::parts::table::{
+    CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, THROTTLED, trim, trim_queue,
+};
+use crate::stage::Stage;
 use crate::words::cause::Cause;
+
+/// How many connections one turn ends because they are above their share.
+const SHED: usize = 64;
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;
@@ -20,15 +24,12 @@ impl<S> Engine<S> {
     /// Puts a connection into the list that the sweep looks at.
     pub(crate) fn sweep_later<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let now = watcher.now();
-        let at = self.swept.len() as u32;
+        let at = self.clocks.swept.len() as u32;
         let active = self.activate(index);
-        let since = *active.since.get_or_insert(now);
+        active.since.get_or_insert(now);
         if active.swept.is_none() {
             active.swept = Some(at);
-            self.swept.push(index);
-            if self.oldest.is_none_or(|oldest| since < oldest) {
-                self.note_oldest(watcher, Some(since));
-            }
+            self.clocks.swept.push(index);
         }
         self.arm_sweep(watcher);
     }
@@ -37,28 +38,32 @@ impl<S> Engine<S> {
     pub(crate) fn unsweep(&mut self, index: u32) {
         let Some(active) = self.table.active_of(index) else { return };
         let Some(at) = active.swept.take() else { return };
-        self.swept.swap_remove(at as usize);
-        if let Some(&moved) = self.swept.get(at as usize)
+        self.clocks.swept.swap_remove(at as usize);
+        if let Some(&moved) = self.clocks.swept.get(at as usize)
             && let Some(active) = self.table.active_of(moved)
         {
             active.swept = Some(at);
         }
     }
 
-    /// Starts the timer of the sweep. Throttled connections need it, too: another loop may free the
-    /// bytes.
+    /// Starts the timer of the sweep. Connections above their share need it, too: another loop may
+    /// give bytes back.
     pub(crate) fn arm_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let is_armed = self.sweep_timer.is_some() || self.wants_sweep;
-        if !(is_armed || self.swept.is_empty() && self.throttled.is_empty()) {
+        let is_armed = self.clocks.sweep_timer.is_some() || self.clocks.wants_sweep;
+        let has_work = !self.clocks.swept.is_empty()
+            || !self.memory.throttled.is_empty()
+            || !self.memory.waiters.is_empty()
+            || self.table.has_much_to_spare();
+        if has_work && !is_armed {
             self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
         }
     }
 
     fn submit_sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>, op: Op) {
         let submitted = watcher.submit(op.token(self.token(SWEEP)));
-        self.sweep_timer = submitted.as_ref().ok().copied();
+        self.clocks.sweep_timer = submitted.as_ref().ok().copied();
         if is_full(submitted) {
-            self.wants_sweep = true;
+            self.clocks.wants_sweep = true;
             self.request(Request::Sweep);
         }
     }
@@ -66,19 +71,24 @@ impl<S> Engine<S> {
     /// Looks at the connections of the list, at most `AT_ONCE` of them in a turn.
     pub(crate) fn sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         let now = watcher.now();
+        if self.clocks.sweep_from == 0 {
+            self.look_at_throttled();
+            self.look_at_waiters();
+            self.trim();
+        }
         // From the last to the first, because one that ends is replaced by the last.
-        let mut at = self.sweep_from.min(self.swept.len());
+        let mut at = self.clocks.sweep_from.min(self.clocks.swept.len());
         if at == 0 {
-            at = self.swept.len();
+            at = self.clocks.swept.len();
         }
         let stop = at.saturating_sub(AT_ONCE);
         while at > stop {
             at -= 1;
-            if let Some(&index) = self.swept.get(at) {
+            if let Some(&index) = self.clocks.swept.get(at) {
                 self.look(watcher, index, now);
             }
         }
-        self.sweep_from = stop;
+        self.clocks.sweep_from = stop;
         if stop > 0 {
             // It stands for the timer, so that there is one of them at a time.
             self.submit_sweep(watcher, Op::nop());
@@ -87,13 +97,27 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Gives memory back that a burst has left.
+    fn trim(&mut self) {
+        self.table.trim();
+        trim(&mut self.clocks.swept);
+        trim(&mut self.work.dirty);
+        trim(&mut self.work.fresh);
+        trim(&mut self.memory.throttled);
+        trim(&mut self.told.woken);
+        trim(&mut self.work.wanted);
+        trim_queue(&mut self.told.queue);
+        trim_queue(&mut self.told.pending);
+        trim_queue(&mut self.told.gone);
+    }
+
     /// Ends a connection that has used up its time.
     fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
         let place = self.table.place(index);
-        let flags = place.flags;
+        let (flags, stage) = (place.flags, place.stage);
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
-        let ends = flags & (CLOSE | CLOSING | DETACH) != 0;
+        let ends = stage >= Stage::Leaving;
         let goes_on = self.has_bounded_end(index);
         let Some(active) = self.table.active_of(index) else { return };
         if !goes_on && queued < active.queued {
@@ -102,102 +126,112 @@ impl<S> Engine<S> {
         active.queued = queued;
         let past = active.since.map_or_else(Default::default, |since| now - since);
         self.recharge(index);
+        let is_past = |limit: Option<Duration>| limit.is_some_and(|limit| past >= limit);
+        // What is paused, or held back, waits for the program.
+        let is_idle = stage == Stage::HalfClosed && flags & (ENDED | PAUSED) == ENDED;
         if ends && past >= limits.close {
-            let cause = if flags & DETACH != 0 { Cause::WriteStall } else { Cause::Closed };
+            if stage == Stage::Leaving && self.call_off_move(index) {
+                return;
+            }
+            let leaves = stage == Stage::Leaving;
+            let cause = if leaves { Cause::WriteStall } else { Cause::Closed };
             self.fail(watcher, index, cause);
-        } else if !ends && limits.write_stall.is_some_and(|stall| past >= stall) {
+        } else if !ends && queued > 0 && is_past(limits.write_stall) {
             self.fail(watcher, index, Cause::WriteStall);
-        } else if flags & (CONNECTING | CLOSING | DRAINING) == 0 {
+        } else if !ends && is_idle && is_past(limits.idle) {
+            self.fail(watcher, index, Cause::Idle);
+        } else if flags & (CONNECTING | FINISHING | DRAINING) == 0 {
             // The wait for the end of the output was refused. A read, or a detach, may follow.
             self.dirty(index);
             self.drained(watcher, index);
         }
     }
 
-    /// A connection stops reading, because the whole server has too many bytes.
-    #[cold]
-    pub(crate) fn throttle<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        if self.throttled.len() > 2 * self.table.len + 64 {
-            // Most of them have ended.
-            self.throttled.retain(|id| self.table.get(*id).is_some());
+    /// Stops the reads of a connection that is above its share, or lets it read again.
+    #[inline]
+    pub(crate) fn look_at_share(&mut self, index: u32) {
+        let Some(active) = self.table.active_of(index) else { return };
+        let is_above = active.holds() > self.memory.share;
+        let place = self.table.place(index);
+        if is_above != (place.flags & THROTTLED != 0) {
+            self.change_throttle(index, is_above);
         }
-        let id = self.table.id(index);
-        if self.throttled.is_empty() {
-            let (used, limit) = (self.budget.used(), self.budget.limit());
-            self.log(LogEvent::Throttled { id, used, limit });
-        }
-        self.table.place_mut(index).flags |= THROTTLED;
-        self.throttled.push(id);
-        self.counts.throttles += 1;
-        self.dirty(index);
-        self.arm_sweep(watcher);
     }
 
-    /// Connections read again.
     #[cold]
-    pub(crate) fn unthrottle<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        while let Some(id) = self.throttled.pop() {
-            if let Some(place) = self.table.get_mut(id) {
-                place.flags &= !THROTTLED;
-                if let Some(stream) = self.stream_of(id.index()) {
-                    stream.offer_memory();
-                }
-                if !self.try_to_read(watcher, id.index()) {
-                    self.fail(watcher, id.index(), Cause::Rejected);
-                }
+    fn change_throttle(&mut self, index: u32, stops: bool) {
+        let id = self.table.id(index);
+        let (used, limit) = (self.memory.budget.used(), self.memory.budget.limit());
+        self.dirty(index);
+        let place = self.table.place_mut(index);
+        if stops {
+            place.flags |= THROTTLED;
+            self.memory.throttled.push(id);
+            self.memory.stopped += 1;
+            self.counts.throttles += 1;
+            if self.memory.stopped == 1 {
+                self.log(LogEvent::Throttled { id, used, limit });
+            }
+        } else {
+            place.flags &= !THROTTLED;
+            self.memory.stopped -= 1;
+            if self.memory.stopped == 0 {
+                self.log(LogEvent::Unthrottled { used, limit });
             }
         }
-        let (used, limit) = (self.budget.used(), self.budget.limit());
-        self.log(LogEvent::Unthrottled { used, limit });
     }
 
-    /// Ends the connections whose output has made no progress for longest, until the rest fits. If
-    /// another loop has the longest stall, that loop does it.
+    /// Looks at the connections that have stopped reading: their share may have grown, and the
+    /// program may have dropped what it has kept.
+    #[cold]
+    fn look_at_throttled(&mut self) {
+        self.memory.look();
+        let mut throttled = std::mem::take(&mut self.memory.throttled);
+        throttled.retain(|&id| {
+            if self.table.lives(id) && self.table.place(id.index()).flags & THROTTLED != 0 {
+                self.look_at_share(id.index());
+            }
+            self.table.get(id).is_some_and(|place| place.flags & THROTTLED != 0)
+        });
+        self.memory.throttled.append(&mut throttled);
+    }
+
+    /// Wakes the streams whose writes now find memory.
+    #[cold]
+    pub(crate) fn look_at_waiters(&mut self) {
+        let mut waiters = std::mem::take(&mut self.memory.waiters);
+        waiters.retain(|&id| {
+            self.table.lives(id)
+                && self.stream_of(id.index()).is_some_and(|stream| !stream.offer_memory())
+        });
+        self.memory.waiters.append(&mut waiters);
+    }
+
+    /// The reserve of the budget is touched: ends some of the connections above their share, first
+    /// those that hold most.
     #[cold]
     pub(crate) fn shed<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        let now = watcher.now();
-        let mut stalls = BinaryHeap::new();
-        for at in 0..self.swept.len() {
-            let index = self.swept[at];
+        let mut ended = 0;
+        for _ in 0..4 * SHED {
+            let share = self.memory.budget.share();
+            let Some(index) = self.table.largest_holder(share) else { return };
+            // The kernel may have taken bytes since the engine last looked.
+            let before = self.table.active_of(index).map_or(0, |active| active.charged);
             let queued = self.queued(watcher, index);
-            let goes_on = self.has_bounded_end(index);
-            let Some(active) = self.table.active_of(index) else { continue };
-            // Bytes that have moved since the last look count as progress.
-            let has_moved = queued < active.queued;
-            let since = if has_moved { Some(now) } else { active.since };
-            if has_moved {
-                active.queued = queued;
-                if !goes_on {
-                    active.since = since;
-                }
+            self.note_progress(watcher, index, queued);
+            self.recharge(index);
+            let now = self.table.active_of(index).map_or(0, |active| active.charged);
+            if now < before && now as usize <= share {
+                continue;
             }
-            // A closing connection that has sent all its output frees nothing, and a file does not.
-            let frees = active.in_memory() > 0 || active.files.is_some() && active.corked > 0;
-            if let (Some(since), true) = (since, frees) {
-                stalls.push(Reverse((since, index)));
-            }
-            if has_moved {
-                self.recharge(index);
-            }
-        }
-        loop {
-            let oldest = stalls.peek().map(|Reverse((since, _))| *since);
-            self.note_oldest(watcher, oldest);
-            let token = self.token(WAKE);
-            if !self.budget.is_over() || self.budget.asks_another(token, oldest, now) {
+            if !self.memory.budget.is_touched() {
                 return;
             }
-            let Some(Reverse((_, index))) = stalls.pop() else { return };
             self.fail(watcher, index, Cause::Shed);
-        }
-    }
-
-    /// Publishes the beginning of this loop's longest stall for the other loops.
-    fn note_oldest<D: Driver>(&mut self, watcher: &mut Watcher<D>, oldest: Option<Instant>) {
-        // Where no other loop can ask, the watcher needs no submitter.
-        if self.oldest != oldest && self.budget.is_shared() {
-            self.oldest = oldest;
-            self.budget.note_oldest(self.token(WAKE), oldest, || watcher.submitter());
+            ended += 1;
+            if ended == SHED {
+                return;
+            }
         }
     }
 }

@@ -163,7 +163,7 @@ impl Remote {
         let Some(shared) = to.filter(|to| to.state_type.get() == Some(&TypeId::of::<S>())) else {
             return Err((target, state));
         };
-        if !shared.budget.try_charge(charged) {
+        if !shared.budget.try_charge(charged, usize::MAX) {
             return Err((target, state));
         }
         let id = Arc::new(OnceLock::new());

@@ -73,7 +73,8 @@ impl Remote {
         if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
             return refused(data, reason);
         }
-        if !shared.budget.try_charge(bytes + BOOKKEEPING) {
+        let held = shared.heads.charged(id);
+        if !shared.budget.try_charge(bytes + BOOKKEEPING, held) {
             shared.heads.discharge(id, bytes);
             return refused(data, Refusal::Memory);
         }
@@ -104,6 +105,29 @@ impl Remote {
         }
         if let Some(threads) = &self.threads {
             threads.stop();
+        }
+    }
+
+    /// Adds a listener, or a bound datagram socket, to a running server: to its first loop, which
+    /// shares the connections out as the [balance](crate::Server::balance) says.
+    /// [`Handler::listener_added`](crate::Handler::listener_added) or
+    /// [`Event::ListenerAdded`](crate::Event::ListenerAdded) tells its number.
+    ///
+    /// # Errors
+    /// The handle comes back if the server shuts down.
+    pub fn add_listener(&self, listener: impl Into<Handle>) -> Result<(), Handle> {
+        match self.loops[0].post(Command::AddListener(listener.into())) {
+            Err(Command::AddListener(handle)) => Err(handle),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes a listener of a running server, by its number: see
+    /// [`Engine::close_listener`]. Connections that it has accepted stay open. If every loop has a
+    /// listener with this number, all of them close.
+    pub fn close_listener(&self, listener: usize) {
+        for shared in &*self.loops {
+            let _ = shared.post(Command::CloseListener(listener));
         }
     }
 

@@ -17,6 +17,7 @@ use windlass::Buf;
 #[cfg(doc)]
 use crate::Engine;
 use crate::handles::remote::Remote;
+use crate::inbox::BOOKKEEPING;
 use crate::inbox::Command;
 use crate::memory::Budget;
 use crate::words::cause::Cause;
@@ -163,9 +164,10 @@ pub(crate) struct State {
     /// The connection takes no more output of the stream.
     pub(crate) output_over: bool,
     pub(crate) closed: bool,
-    /// A write found no room below the cap, or in the server's memory.
+    /// A write found no room below the cap.
     pub(crate) wants_room: bool,
-    pub(crate) wants_memory: bool,
+    /// A write of so many bytes found no room in the server's memory.
+    pub(crate) wants_memory: Option<u32>,
     /// The read and the write deadline that the loop has not taken yet.
     pub(crate) deadlines: [Option<Expiry>; 2],
     /// Why the connection has ended.
@@ -256,7 +258,7 @@ impl Link {
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len().min(MOST_WRITTEN).min(self.cap.max(1));
-        let count = count.min(self.budget.room_when_low());
+        let count = count.min(self.budget.most() - BOOKKEEPING as usize);
         let data = Buf::from(bytes[..count].to_vec());
         // Until the end of this function neither the loop nor a close comes in between: what is
         // queued here is before the close, and a refusal is noted before the loop looks for it.
@@ -271,7 +273,8 @@ impl Link {
         match refused.reason {
             Refusal::Cap => state.wants_room = true,
             Refusal::Memory => {
-                if !std::mem::replace(&mut state.wants_memory, true) {
+                let bytes = count as u32 + BOOKKEEPING;
+                if state.wants_memory.replace(bytes).is_none() {
                     self.ask(Ask::Memory);
                 }
             }
@@ -336,12 +339,20 @@ impl Link {
         }
     }
 
-    /// Memory of the server has become free.
-    pub(crate) fn offer_memory(&self) {
+    /// Wakes the program if a write that found no memory finds some now. False if it has to wait
+    /// on.
+    pub(crate) fn offer_memory(&self) -> bool {
         let mut state = self.lock();
-        if std::mem::take(&mut state.wants_memory) {
-            self.wake(state);
+        let held = self.remote.loops.first().map_or(0, |shared| shared.heads.charged(self.id));
+        match state.wants_memory {
+            Some(bytes) if !self.budget.has_room(bytes, held) => return false,
+            Some(_) => {
+                state.wants_memory = None;
+                self.wake(state);
+            }
+            None => {}
         }
+        true
     }
 
     /// The connection has ended.

@@ -48,6 +48,11 @@ impl Deadlines {
         }
     }
 
+    /// The timer, which is not needed any more.
+    pub(crate) fn take_timer(&mut self) -> Option<Ticket> {
+        self.timer.take().map(|(timer, _)| timer)
+    }
+
     pub(crate) fn slot(&mut self, id: Id, kind: Kind) -> Option<&mut Slot> {
         self.of.get_mut(&id).map(|times| &mut times.0[kind as usize])
     }

@@ -4,8 +4,10 @@ pub(crate) mod datagrams;
 pub(crate) mod deadlines;
 pub(crate) mod files;
 pub(crate) mod jobs;
+pub(crate) mod kept;
 pub(crate) mod moves;
 pub(crate) mod output;
+pub(crate) mod pressure;
 // The transport that will read the headers of proxies is not there yet.
 #[cfg_attr(not(test), expect(dead_code))]
 pub(crate) mod proxy;

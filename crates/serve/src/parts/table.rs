@@ -9,6 +9,8 @@ use windlass::{Buf, Source, Ticket};
 
 use crate::handles::stream::Link;
 use crate::parts::files::Files;
+use crate::parts::kept::KeptInput;
+use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::{Id, LOOP_BITS};
 use crate::words::refused::Refusal;
@@ -71,6 +73,11 @@ impl Heads {
         .unwrap_or(Err(Refusal::Stale))
     }
 
+    /// How much is charged to a connection, and to its cap.
+    pub(crate) fn charged(&self, id: Id) -> usize {
+        self.with(id.index, |head| head.charged.load(Ordering::Relaxed)).unwrap_or(0) as usize
+    }
+
     /// Takes a charge away again.
     pub(crate) fn discharge(&self, id: Id, bytes: u32) {
         self.with(id.index, |head| head.charged.fetch_sub(bytes, Ordering::Relaxed));
@@ -89,7 +96,7 @@ impl Heads {
     }
 }
 
-/// The connection connects, and has no reads yet.
+/// It has not opened: its connect is in flight, or its first event is to be made.
 pub(crate) const CONNECTING: u16 = 1;
 /// A read is in flight.
 pub(crate) const READING: u16 = 1 << 1;
@@ -107,26 +114,21 @@ pub(crate) const ENDED: u16 = 1 << 6;
 pub(crate) const DIRTY: u16 = 1 << 7;
 /// A wait for the end of its output is in flight.
 pub(crate) const DRAINING: u16 = 1 << 8;
-/// The connection is to close when its output is sent.
-pub(crate) const CLOSE: u16 = 1 << 9;
+/// A shutdown behind its last output is submitted.
+pub(crate) const FINISHING: u16 = 1 << 9;
 /// The close is submitted.
-pub(crate) const CLOSING: u16 = 1 << 10;
+pub(crate) const CLOSE_SENT: u16 = 1 << 10;
 /// Its output is to be shut down.
 pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
-/// Its descriptor is to be detached when its output is sent.
-pub(crate) const DETACH: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;
 /// A wake is on its way to the program.
 pub(crate) const WOKEN: u16 = 1 << 15;
 
-/// No more data is delivered.
-pub(crate) const OVER: u16 = CLOSE | CLOSING | ABORT;
-
-/// Its read is to end.
-pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED | DETACH;
+/// Its reads have stopped.
+pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED;
 
 /// The entry of a connection in the loop: 16 bytes besides the state. An idle connection has only
 /// this entry and its `Head`.
@@ -136,23 +138,35 @@ pub(crate) struct Place<S> {
     /// vacant place.
     pub(crate) active: u32,
     pub(crate) flags: u16,
+    pub(crate) stage: Stage,
     pub(crate) state: Option<S>,
 }
 
-/// How far the close of a connection is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Closing {
-    /// It has not begun.
-    #[default]
-    No,
-    /// The program has asked for it while the connection connects: its time runs.
-    Waits,
-    /// The output is on its way, and a shutdown behind it.
-    Output,
-    /// The system has all output, or the peer has it. Further bytes of the peer are dropped.
-    Lingers,
-    /// The close itself is submitted.
-    Submitted,
+impl<S> Place<S> {
+    /// Whether the program gets no more data.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage >= Stage::Closing || self.flags & ABORT != 0
+    }
+
+    /// Whether the program gets no more data, or the descriptor is to leave.
+    #[inline]
+    pub(crate) fn is_to_end(&self) -> bool {
+        self.stage >= Stage::Leaving || self.flags & ABORT != 0
+    }
+
+    /// Whether the connection takes no more output.
+    #[inline]
+    pub(crate) fn takes_no_output(&self) -> bool {
+        self.stage >= Stage::Leaving || self.flags & (SHUT | SHUTTING | ABORT) != 0
+    }
+
+    /// Goes on to the next stage.
+    pub(crate) fn advance(&mut self, step: Step) {
+        if let Some(next) = self.stage.next(step) {
+            self.stage = next;
+        }
+    }
 }
 
 /// The active part of a connection: its output, its held data, and its close in progress.
@@ -172,11 +186,16 @@ pub(crate) struct Active {
     pub(crate) held_bytes: usize,
     /// How many bytes are charged to the budget, and how many of them to the connection's cap.
     pub(crate) charged: u32,
+    /// Where it stands among the holders of its size.
+    held_at: u32,
+    /// What the program has charged to it.
+    pub(crate) by_program: u32,
+    /// The bytes of its input that the program keeps in memory of the heap. They are charged to the
+    /// budget by themselves.
+    pub(crate) kept: Option<KeptInput>,
     pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
     pub(crate) since: Option<Instant>,
-    /// How far its close is.
-    pub(crate) closing: Closing,
     /// The wait for the end of its output that is in flight.
     pub(crate) drain: Option<Ticket>,
     /// Where it stands in the list of connections that the sweep looks at.
@@ -203,8 +222,15 @@ impl Active {
             && self.cause.is_none()
             && self.unsent == 0
             && !self.timed
+            && self.by_program == 0
+            && self.kept.as_ref().is_none_or(KeptInput::is_empty)
             && self.stream.is_none()
             && self.files.is_none()
+    }
+
+    /// How many bytes the connection holds, for the comparison with its share.
+    pub(crate) fn holds(&self) -> usize {
+        self.charged as usize + self.kept.as_ref().map_or(0, KeptInput::bytes)
     }
 
     /// How many bytes of buffers waited when the engine last looked, without the corked ones.
@@ -220,11 +246,18 @@ pub(crate) struct Chunk<S> {
 }
 
 /// Connections by their places.
+// Active parts are large, and move between the lists.
+#[allow(clippy::vec_box)]
 pub(crate) struct Table<S> {
     pub(crate) chunks: Vec<Chunk<S>>,
     pub(crate) shared: Heads,
-    pub(crate) active: Vec<Active>,
-    pub(crate) free_active: Vec<u32>,
+    pub(crate) active: Vec<Box<Active>>,
+    /// Active parts without a connection, which have kept the memory of their vectors.
+    spare: Vec<Box<Active>>,
+    /// The least number of them since the last `trim`.
+    least_spare: usize,
+    /// The connections that are charged bytes, by the number of bits of the charge.
+    holders: [Vec<u32>; 33],
     /// The first vacant place.
     pub(crate) vacant: u32,
     pub(crate) len: usize,
@@ -238,7 +271,14 @@ pub(crate) fn tenths(span: Duration) -> u32 {
     (span.as_millis() / 100) as u32
 }
 
-/// Memory for copied bytes that a connection may keep for its next turn.
+/// How many active parts are kept for ever. So a server that was busy once takes no more memory
+/// than one that was not, besides these.
+const SPARE: usize = 16;
+
+/// How many connections of one size are looked at for one that is above the share.
+const LOOKS: usize = 64;
+
+/// Memory for copied bytes that an active part keeps for its next use.
 pub(crate) const KEPT: usize = 16 << 10;
 
 impl<S> Table<S> {
@@ -247,7 +287,9 @@ impl<S> Table<S> {
             chunks: Vec::new(),
             shared: Heads::default(),
             active: Vec::new(),
-            free_active: Vec::new(),
+            spare: Vec::new(),
+            least_spare: 0,
+            holders: std::array::from_fn(|_| Vec::new()),
             vacant: NIL,
             len: 0,
             next: 1 << LOOP_BITS | loop_index as u64,
@@ -290,6 +332,11 @@ impl<S> Table<S> {
         let place = self.place_mut(index);
         let next = std::mem::replace(&mut place.active, NIL);
         (place.source, place.flags, place.state) = (source, flags, Some(state));
+        place.stage = match flags {
+            _ if flags & CONNECTING != 0 => Stage::Connecting,
+            _ if flags & ENDED != 0 => Stage::HalfClosed,
+            _ => Stage::Open,
+        };
         let number = self.next;
         self.vacant = next;
         // Not open yet.
@@ -311,6 +358,7 @@ impl<S> Table<S> {
             source: Source::NONE,
             active: if index == last { NIL } else { index + 1 },
             flags: 0,
+            stage: Stage::Ended,
             state: None,
         };
         let places = Box::new(std::array::from_fn(|at| place(first + at as u32)));
@@ -327,6 +375,7 @@ impl<S> Table<S> {
         let place = self.place_mut(index);
         let state = place.state.take();
         (place.source, place.active, place.flags) = (Source::NONE, vacant, 0);
+        place.stage = Stage::Ended;
         self.vacant = index;
         self.head(index).number.store(0, Ordering::Release);
         self.len -= 1;
@@ -375,7 +424,10 @@ impl<S> Table<S> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let at = index as usize % CHUNK;
         let place = &chunk.places[at];
-        if place.source != source || place.flags & (OVER | STOPPED | HELD) != 0 {
+        if place.source != source
+            || place.flags & (ABORT | STOPPED | HELD) != 0
+            || place.stage >= Stage::Handshake
+        {
             return None;
         }
         Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
@@ -435,12 +487,12 @@ impl<S> Table<S> {
     }
 
     #[inline]
-    pub(crate) fn new_active(&mut self, index: u32) -> u32 {
-        let at = self.free_active.pop().unwrap_or_else(|| {
-            self.active.push(Active::default());
-            self.active.len() as u32 - 1
-        });
-        self.active[at as usize].index = index;
+    fn new_active(&mut self, index: u32) -> u32 {
+        let mut active = self.spare.pop().unwrap_or_default();
+        self.least_spare = self.least_spare.min(self.spare.len());
+        active.index = index;
+        let at = self.active.len() as u32;
+        self.active.push(active);
         self.place_mut(index).active = at;
         at
     }
@@ -449,7 +501,7 @@ impl<S> Table<S> {
     #[inline]
     pub(crate) fn active_of(&mut self, index: u32) -> Option<&mut Active> {
         let at = self.place(index).active;
-        self.active.get_mut(at as usize)
+        self.active.get_mut(at as usize).map(|active| &mut **active)
     }
 
     /// Gives the active part back if there is nothing in it.
@@ -458,32 +510,123 @@ impl<S> Table<S> {
         let at = self.place(index).active;
         if let Some(active) = self.active.get(at as usize)
             && active.swept.is_none()
+            && active.charged == 0
             && active.is_over()
         {
             self.release(index);
         }
     }
 
-    /// Gives the active part back.
+    /// Gives the active part back. Nothing is charged to it any more.
     #[inline]
     pub(crate) fn release(&mut self, index: u32) {
-        let at = std::mem::replace(&mut self.place_mut(index).active, NIL);
-        let Some(active) = self.active.get_mut(at as usize) else { return };
-        // The vectors keep their memory, so that a message allocates nothing.
-        active.parts.clear();
-        active.held.clear();
-        active.copied.clear();
-        if active.copied.capacity() > KEPT {
-            active.copied = Vec::new();
+        let at = std::mem::replace(&mut self.place_mut(index).active, NIL) as usize;
+        if at >= self.active.len() {
+            return;
         }
-        if active.held.capacity() > 64 {
-            active.held = VecDeque::new();
+        let mut active = self.active.swap_remove(at);
+        if let Some(moved) = self.active.get(at).map(|moved| moved.index) {
+            self.place_mut(moved).active = at as u32;
         }
-        (active.corked, active.queued, active.held_bytes, active.unsent) = (0, 0, 0, 0);
-        (active.since, active.cause) = (None, None);
-        (active.closing, active.drain, active.timed) = (Closing::No, None, false);
-        (active.stream, active.files) = (None, None);
-        self.free_active.push(at);
+        active.reset();
+        self.spare.push(active);
+    }
+
+    /// Whether there are more spare parts than are kept for ever.
+    pub(crate) fn has_much_to_spare(&self) -> bool {
+        self.spare.len() > SPARE
+    }
+
+    /// Frees the spare parts that were not needed since the last call.
+    #[cold]
+    pub(crate) fn trim(&mut self) {
+        let needed = self.spare.len() - self.least_spare;
+        self.spare.truncate(needed.max(SPARE));
+        self.least_spare = self.spare.len();
+        trim(&mut self.spare);
+        trim(&mut self.active);
+        self.holders.iter_mut().for_each(trim);
+    }
+
+    /// Notes a new charge of a connection with an active part. Returns whether it has become a
+    /// holder of bytes (1), or is none any more (-1).
+    pub(crate) fn hold(&mut self, index: u32, charged: u32) -> isize {
+        let at = self.place(index).active as usize;
+        let Some(active) = self.active.get_mut(at) else { return 0 };
+        let before = std::mem::replace(&mut active.charged, charged);
+        let (old, new) = (class(before), class(charged));
+        if old == new {
+            return 0;
+        }
+        if old > 0 {
+            let place = active.held_at as usize;
+            self.holders[old].swap_remove(place);
+            if let Some(&moved) = self.holders[old].get(place) {
+                let moved = self.place(moved).active as usize;
+                self.active[moved].held_at = place as u32;
+            }
+        }
+        if new > 0 {
+            self.active[at].held_at = self.holders[new].len() as u32;
+            self.holders[new].push(index);
+        }
+        isize::from(new > 0) - isize::from(old > 0)
+    }
+
+    /// One of the connections that are charged most, to a factor of two, if it is charged more than
+    /// `share`.
+    pub(crate) fn largest_holder(&self, share: usize) -> Option<u32> {
+        let lowest = class(u32::try_from(share).unwrap_or(u32::MAX));
+        let is_above = |index: &&u32| {
+            let at = self.place(**index).active as usize;
+            self.active[at].charged as usize > share
+        };
+        // Above the size of the share each one is above it. Beside it, one look has a bound.
+        let holders = (lowest..33).rev().filter(|class| !self.holders[*class].is_empty());
+        holders
+            .take(2)
+            .find_map(|size| self.holders[size].iter().rev().take(LOOKS).find(is_above).copied())
+    }
+}
+
+/// Gives the memory of a list back that was much longer once.
+pub(crate) fn trim<T>(list: &mut Vec<T>) {
+    if list.capacity() > 4 * list.len() + 256 {
+        list.shrink_to(2 * list.len());
+    }
+}
+
+pub(crate) fn trim_queue<T>(list: &mut VecDeque<T>) {
+    if list.capacity() > 4 * list.len() + 256 {
+        list.shrink_to(2 * list.len());
+    }
+}
+
+/// The number of bits of a charge.
+fn class(charged: u32) -> usize {
+    (u32::BITS - charged.leading_zeros()) as usize
+}
+
+impl Active {
+    /// As new, but the vectors keep their memory, so that a message allocates nothing.
+    #[inline]
+    fn reset(&mut self) {
+        self.parts.clear();
+        self.held.clear();
+        self.copied.clear();
+        if self.copied.capacity() > KEPT {
+            self.copied = Vec::new();
+        }
+        if self.parts.capacity() > 64 {
+            self.parts = Vec::new();
+        }
+        if self.held.capacity() > 64 {
+            self.held = VecDeque::new();
+        }
+        (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
+        (self.since, self.cause) = (None, None);
+        (self.drain, self.timed, self.by_program) = (None, false, 0);
+        (self.stream, self.files, self.kept) = (None, None, None);
     }
 }
 

@@ -133,6 +133,16 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// A listener of [`Remote::add_listener`] serves, with this number, or could not be added.
+    fn listener_added(
+        &mut self,
+        server: &mut Context<'_, Self::State>,
+        added: std::io::Result<usize>,
+    ) -> Action {
+        let _ = (server, added);
+        Action::None
+    }
+
     /// An accept has failed. `listener` is the number of the listener, which accepts again after
     /// 100 ms.
     fn accept_failed(
@@ -322,9 +332,13 @@ impl<S> Conn<'_, S> {
 
     #[cold]
     fn overflow(&mut self, reason: Refusal) -> bool {
-        if reason == Refusal::Cap {
-            self.engine.abort_as(self.id(), Cause::Overflow);
-        }
+        let cause = match reason {
+            Refusal::Cap => Cause::Overflow,
+            // The datagrams of a session have no order that a lost one breaks.
+            Refusal::Memory if !self.engine.is_session(self.id()) => Cause::Shed,
+            _ => return false,
+        };
+        self.engine.abort_as(self.id(), cause);
         false
     }
 
@@ -386,6 +400,12 @@ impl<S> Conn<'_, S> {
         range: impl RangeBounds<u64>,
     ) -> Result<(), RefusedFile> {
         self.engine.send_file(self.id(), file, range)
+    }
+
+    /// Notes that the program itself holds `bytes` bytes for this connection: see
+    /// [`Engine::charge`].
+    pub fn charge(&mut self, bytes: usize) {
+        self.engine.charge(self.id(), bytes);
     }
 
     /// How many bytes of output wait, those of this turn included, and those of files not.

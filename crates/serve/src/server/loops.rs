@@ -263,9 +263,7 @@ impl<H: Handler> ServerLoop<H> {
                     this.dispatch_all(watcher);
                 }
                 let Some(completion) = batch.next() else { break };
-                if let Some(id) = this.engine.reader(completion)
-                    && let Some(data) = completion.take_read()
-                {
+                if let Some((id, data)) = this.engine.usual_data(completion) {
                     this.call(id.index(), |handler, c| handler.data(c, data));
                 } else {
                     this.serve_other(watcher, completion);
@@ -432,6 +430,9 @@ impl<H: Handler> ServerLoop<H> {
                 self.call_without(|handler, context| {
                     handler.accept_failed(context, listener, error)
                 });
+            }
+            Event::ListenerAdded { added } => {
+                self.call_without(|handler, context| handler.listener_added(context, added));
             }
             Event::Foreign(_) => {}
         }

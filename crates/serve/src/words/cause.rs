@@ -40,8 +40,8 @@ pub enum Cause {
     /// Its waiting output has made no progress for
     /// [`Limits::write_stall`](crate::Limits::write_stall).
     WriteStall,
-    /// More than [`Limits::memory`](crate::Limits::memory) bytes waited in the server. The output
-    /// of this connection had made no progress for longest.
+    /// More than three quarters of [`Limits::memory`](crate::Limits::memory) were in use, and this
+    /// connection held more than its [share](crate::Budget).
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](crate::Limits::cap).
     Overflow,

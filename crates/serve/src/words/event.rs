@@ -1,5 +1,6 @@
 //! The events of an engine.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -124,6 +125,13 @@ pub enum Event<S> {
         listener: usize,
         /// The error of the accept.
         error: ErrorKind,
+    },
+    /// A listener of [`Remote::add_listener`](crate::Remote::add_listener) serves, or could not be
+    /// added.
+    ListenerAdded {
+        /// Its number, or why there is none: the errors of
+        /// [`Engine::add_listener`].
+        added: io::Result<usize>,
     },
     /// A completion that is not the engine's: only from
     /// [`next_event_in`](Engine::next_event_in).

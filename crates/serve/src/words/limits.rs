@@ -190,7 +190,8 @@ impl Limits {
     /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least
     /// 100 ms.
     pub(crate) fn step(&self) -> Duration {
-        let shortest = self.write_stall.map_or(self.close, |stall| stall.min(self.close));
+        let shortest = [self.write_stall, self.idle].into_iter().flatten();
+        let shortest = shortest.fold(self.close, Duration::min);
         (shortest / 16).max(Duration::from_millis(100))
     }
 }

@@ -1,0 +1,53 @@
+//! Input that the program keeps, in memory of the heap.
+//!
+//! A lease of the swap buffers costs nothing as long as half of them are free. Beyond that, data is
+//! copied out of its lease before the program gets it, and the copy counts for its connection until
+//! the program drops it. So a program that keeps leases never stops the reads of other connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use windlass::Buf;
+
+use crate::memory::Budget;
+
+/// The bytes of one connection that the program keeps.
+#[derive(Clone, Default)]
+pub(crate) struct KeptInput(Arc<AtomicUsize>);
+
+impl KeptInput {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// A copy of data, which counts until it is dropped.
+    pub(crate) fn copy(&self, budget: &Budget, data: &Buf) -> Buf {
+        let bytes = data.as_slice().to_vec();
+        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+        budget.change(0, bytes.len() as u32);
+        Buf::from_owner(Copied { bytes, kept: self.clone(), budget: budget.clone() })
+    }
+}
+
+struct Copied {
+    bytes: Vec<u8>,
+    kept: KeptInput,
+    budget: Budget,
+}
+
+impl AsRef<[u8]> for Copied {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.kept.0.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.budget.change(self.bytes.len() as u32, 0);
+    }
+}

@@ -1,0 +1,218 @@
+//! The life of a connection, as one table.
+//!
+//! ```text
+//!  Connecting ──▶ Handshake ──▶ Open ──▶ HalfClosed ──close──▶ Closing ──▶ Lingering ──▶ Ended
+//!                               ▲ │          │
+//!               a move called off │          │
+//!                               │ └──detach──┴──▶ Leaving ─────────────────────────────▶ Ended
+//!                               └───────────────────┘
+//! ```
+//!
+//! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
+//! |---|---|---|---|---|
+//! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
+//! | handshake | the limit of the handshake | nothing | [`Cause::ReadTimeout`] | a reset |
+//! | open | [`Limits::idle`] | a byte, either way | [`Cause::Idle`] | an end of file |
+//! | output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
+//! | half-closed | as open | as open | as open | as open |
+//! | leaving | [`Limits::close`] | a byte leaves | [`Cause::WriteStall`] | a reset |
+//! | closing | [`Limits::close`] | a byte leaves | that of the close | a reset |
+//! | lingering | [`Limits::linger`] | nothing | that of the close | (it has got an end of file) |
+//! | ended | – | – | – | – |
+//!
+//! A move to another loop that finds no end in time is called off, and ends nothing. In a shutdown
+//! of the server, nothing begins the clocks of *leaving* and *closing* again: the shutdown ends in
+//! time. Whatever ends a connection, the peer gets an end of file only if the system has all bytes
+//! of the output, and else a reset.
+//!
+//! [`Limits::connect`]: crate::Limits::connect
+//! [`Limits::idle`]: crate::Limits::idle
+//! [`Limits::write_stall`]: crate::Limits::write_stall
+//! [`Limits::close`]: crate::Limits::close
+//! [`Limits::linger`]: crate::Limits::linger
+//! [`Cause::ConnectTimeout`]: crate::Cause::ConnectTimeout
+//! [`Cause::ReadTimeout`]: crate::Cause::ReadTimeout
+//! [`Cause::Idle`]: crate::Cause::Idle
+//! [`Cause::WriteStall`]: crate::Cause::WriteStall
+
+use crate::words::cause::Phase;
+
+/// What a connection is doing. The order matters: from [`Handshake`](Stage::Handshake) on, no data
+/// is delivered as it comes; from [`Leaving`](Stage::Leaving) on, the program adds no output; from
+/// [`Closing`](Stage::Closing) on, the program gets no data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Data comes and goes.
+    Open,
+    /// The peer has ended its side, or the program its own.
+    HalfClosed,
+    /// The connect is in flight.
+    Connecting,
+    /// The transport agrees with the peer; the program gets nothing before.
+    Handshake,
+    /// The output is on its way; then the descriptor goes to the program, or to another loop.
+    Leaving,
+    /// The output is on its way; then the connection closes.
+    Closing,
+    /// The system has all output. Further bytes of the peer are dropped.
+    Lingering,
+    /// The descriptor is closed, or about to be.
+    Ended,
+}
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The connect has succeeded. The transport has a handshake, or not.
+    Connected,
+    /// The handshake is done. (No transport has one yet.)
+    #[cfg_attr(not(test), expect(dead_code))]
+    Agreed,
+    /// One side has ended, and the other one goes on.
+    SideEnded,
+    /// The program, a limit or the end of the other side asks for the end after the output.
+    Close,
+    /// The program asks for the descriptor, or the connection is to move.
+    Leave,
+    /// The move has found no end in time: the connection stays. With a side that has ended, a
+    /// `SideEnded` follows.
+    CalledOff,
+    /// The system has taken all output, and the peer has not ended its side.
+    OutputTaken,
+    /// Nothing is left to do: the descriptor is closed or handed over.
+    End,
+}
+
+/// The clock of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StageClock {
+    /// The watcher has it: the time limit of the operation in flight, or a timer.
+    OfOperation,
+    /// The idle time, and the time that waiting output may stand still.
+    OfOpen,
+    /// The time of an end after the output.
+    OfEnd,
+    None,
+}
+
+impl Stage {
+    /// The next stage; `None` if nothing changes.
+    pub(crate) const fn next(self, step: Step) -> Option<Stage> {
+        use Stage::*;
+        Some(match (self, step) {
+            (Connecting, Step::Connected) => Open,
+            (Handshake, Step::Agreed) => Open,
+            (Open, Step::SideEnded) => HalfClosed,
+            // A detach that has not begun gives way to a close.
+            (Open | HalfClosed | Connecting | Handshake, Step::Close) => Closing,
+            (Open | HalfClosed | Connecting | Handshake, Step::Leave) => Leaving,
+            (Leaving, Step::CalledOff) => Open,
+            (Closing, Step::OutputTaken) => Lingering,
+            (Ended, _) => return None,
+            (_, Step::End) => Ended,
+            _ => return None,
+        })
+    }
+
+    /// Which clock runs.
+    pub(crate) const fn clock(self) -> StageClock {
+        match self {
+            Stage::Open | Stage::HalfClosed => StageClock::OfOpen,
+            Stage::Leaving | Stage::Closing => StageClock::OfEnd,
+            Stage::Connecting | Stage::Handshake | Stage::Lingering => StageClock::OfOperation,
+            Stage::Ended => StageClock::None,
+        }
+    }
+
+    /// What a program is told that the connection was doing.
+    pub(crate) const fn phase(self) -> Phase {
+        match self {
+            Stage::Connecting | Stage::Handshake => Phase::Connecting,
+            Stage::Open | Stage::HalfClosed => Phase::Open,
+            Stage::Leaving => Phase::Detaching,
+            Stage::Closing | Stage::Ended => Phase::Closing,
+            Stage::Lingering => Phase::Lingering,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stage::*;
+    use super::*;
+
+    const STAGES: [Stage; 8] =
+        [Open, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering, Ended];
+
+    /// The next stage for every pair of a stage and a step; a stage that stays stands as itself.
+    #[test]
+    fn every_stage_and_step_are_in_the_table() {
+        let table = [
+            (
+                Step::Connected,
+                [Open, HalfClosed, Open, Handshake, Leaving, Closing, Lingering, Ended],
+            ),
+            (
+                Step::Agreed,
+                [Open, HalfClosed, Connecting, Open, Leaving, Closing, Lingering, Ended],
+            ),
+            (
+                Step::SideEnded,
+                [HalfClosed, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering, Ended],
+            ),
+            (Step::Close, [Closing, Closing, Closing, Closing, Leaving, Closing, Lingering, Ended]),
+            (Step::Leave, [Leaving, Leaving, Leaving, Leaving, Leaving, Closing, Lingering, Ended]),
+            (
+                Step::CalledOff,
+                [Open, HalfClosed, Connecting, Handshake, Open, Closing, Lingering, Ended],
+            ),
+            (
+                Step::OutputTaken,
+                [Open, HalfClosed, Connecting, Handshake, Leaving, Lingering, Lingering, Ended],
+            ),
+            (Step::End, [Ended; 8]),
+        ];
+        for (step, after) in table {
+            for (stage, after) in STAGES.into_iter().zip(after) {
+                assert_eq!(stage.next(step).unwrap_or(stage), after, "{stage:?}, {step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_stage_but_the_last_has_a_clock() {
+        for stage in STAGES {
+            assert_eq!(stage.clock() == StageClock::None, stage == Ended, "{stage:?}");
+        }
+    }
+
+    /// No step leads back from an end, and a called-off move is the only way back at all.
+    #[test]
+    fn no_way_leads_back() {
+        let rank = |stage| match stage {
+            Connecting => 0,
+            Handshake => 1,
+            Open => 2,
+            HalfClosed => 3,
+            Leaving => 4,
+            Closing => 5,
+            Lingering => 6,
+            Ended => 7,
+        };
+        for stage in STAGES {
+            for step in [
+                Step::Connected,
+                Step::Agreed,
+                Step::SideEnded,
+                Step::Close,
+                Step::Leave,
+                Step::OutputTaken,
+                Step::End,
+            ] {
+                if let Some(next) = stage.next(step) {
+                    assert!(rank(next) > rank(stage), "{stage:?}, {step:?}");
+                }
+            }
+        }
+    }
+}

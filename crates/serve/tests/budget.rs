@@ -1,0 +1,321 @@
+//! The rule of the budget: a peer that holds much stops itself, and nobody else; on every driver.
+#![allow(missing_docs)] // a test binary has no users
+
+mod common;
+
+use std::time::Duration;
+
+use common::engine::Loop;
+use common::turns::Turns;
+use common::{Bench, Harness, bench, bench_with, seed};
+use windlass::{Buf, Op, Source, Watcher};
+use windlass_serve::{
+    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Phase, Refusal, Server,
+};
+
+every_driver! {
+    hostile_peers_keep_nobody_from_an_answer
+    peers_that_never_read_leave_the_others_alone
+    paused_peers_take_no_buffers_from_others
+    a_program_that_keeps_all_input_stops_only_its_sender
+    what_a_program_charges_counts
+    the_output_of_one_turn_counts
+    a_peer_that_has_ended_its_side_has_a_limit_of_time
+    a_half_closed_connection_that_sends_is_not_idle
+    connections_are_refused_when_shares_are_least
+}
+
+/// Does what the first byte of a message says, and keeps what it is to keep.
+#[derive(Default)]
+struct Orders {
+    kept: Vec<Buf>,
+    answers: usize,
+    closed: Vec<(Cause, Phase)>,
+}
+
+const MUCH: usize = 256 << 10;
+
+impl Handler for Orders {
+    type State = ();
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        match data[0] {
+            b'w' => _ = c.write(vec![0; MUCH]),
+            b'k' => self.kept.push(data),
+            b'p' => c.pause(),
+            b'c' => c.charge(1 << 20),
+            b'0' => c.charge(0),
+            _ => {
+                self.answers += 1;
+                c.write("ok");
+            }
+        }
+        Action::None
+    }
+    fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
+        self.closed.push((closed.cause, closed.phase));
+        Action::None
+    }
+}
+
+fn orders(limits: Limits) -> Server<impl Fn(usize) -> Orders> {
+    let limits = limits.idle(None).write_stall(None);
+    Server::new(|_| Orders::default()).limits(limits).listen("tcp://127.0.0.1:0").unwrap()
+}
+
+/// Numbers of a seed: splitmix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % count as u64) as usize
+    }
+}
+
+/// Turns until the client has heard so many bytes; how many turns that took.
+fn turns_until<T: Harness, H: Handler>(
+    bench: &mut Bench<T::Driver, H>,
+    client: Source,
+    heard: usize,
+) -> usize {
+    let mut turns = 0;
+    while bench.client(client).heard.len() < heard {
+        assert!(turns < 10_000, "no answer");
+        bench.turn(Duration::from_secs(100));
+        turns += 1;
+    }
+    turns
+}
+
+/// In every order that the seed draws: hostile peers never read, pause, send without end, or have
+/// the program keep what they send. Each honest request is answered within a number of turns.
+fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
+    let (hostile, honest) = if T::VIRTUAL { (1000, 100) } else { (150, 15) };
+    let mut dice = Dice(seed());
+    println!("seed {}", seed());
+    let mut bench = bench::<T, _, _>(orders(Limits::new().memory(8 << 20)));
+    let bad: Vec<_> = (0..hostile).map(|_| bench.connect_deaf()).collect();
+    let good: Vec<_> = (0..honest).map(|_| bench.connect()).collect();
+    let all = (hostile + honest) as u64;
+    bench.until("all are open", |bench| bench.running.report().counts.accepted == all);
+    // What the kernel and the simulated network need for a request and its answer.
+    let mut quiet = 0;
+    for &client in &good {
+        bench.say(client, "hello");
+        quiet = quiet.max(turns_until::<T, _>(&mut bench, client, 2));
+    }
+    let slack = if T::NAME == "faults" { 16 } else { 4 };
+    let most = hostile / 64 + 4 + slack * quiet;
+    let mut heard = vec![2; honest];
+    for _ in 0..60 {
+        for _ in 0..hostile / 8 {
+            let peer = bad[dice.below(hostile)];
+            match dice.below(4) {
+                0 | 1 => bench.say(peer, "w"),
+                2 => bench.say(peer, vec![b'k'; 1000]),
+                _ => bench.say(peer, "p"),
+            }
+        }
+        let at = dice.below(honest);
+        bench.say(good[at], "hello");
+        heard[at] += 2;
+        let turns = turns_until::<T, _>(&mut bench, good[at], heard[at]);
+        assert!(turns <= most, "{turns} turns, and {quiet} without the hostile peers");
+    }
+    let shed = bench.running.report().counts.ends.shed;
+    let throttles = bench.running.report().counts.throttles;
+    println!("{shed} were shed, and {throttles} times a connection stopped reading");
+    assert!(shed > 0 && throttles > 0);
+    let closed = &bench.running.handler().closed;
+    assert!(closed.iter().all(|(cause, _)| matches!(cause, Cause::Shed | Cause::Os(_))));
+    assert!(bench.running.engine().budget().used() <= 8 << 20);
+}
+
+/// Between three quarters of the memory and all of it, nobody was read, and nobody was shed.
+fn peers_that_never_read_leave_the_others_alone<T: Harness>() {
+    let mut bench = bench::<T, _, _>(orders(Limits::new().memory(8 << 20)));
+    let deaf: Vec<_> = (0..40).map(|_| bench.connect_deaf()).collect();
+    let honest = bench.connect();
+    bench.until("all are open", |bench| bench.running.report().counts.accepted == 41);
+    for round in 0..12 {
+        for &client in &deaf {
+            bench.say(client, "w");
+        }
+        bench.say(honest, "hello");
+        turns_until::<T, _>(&mut bench, honest, 2 * (round + 1));
+    }
+    let used = bench.running.engine().budget().used();
+    assert!(used <= 8 << 20, "{used}");
+}
+
+/// A piece of a paused peer's data held a buffer until the peer was resumed.
+fn paused_peers_take_no_buffers_from_others<T: Harness>() {
+    let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(32 << 10);
+    let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new()));
+    let paused: Vec<_> = (0..40).map(|_| bench.connect()).collect();
+    let honest = bench.connect();
+    bench.until("all are open", |bench| bench.running.report().counts.accepted == 41);
+    for &client in &paused {
+        bench.say(client, "p");
+    }
+    bench.run_for(T::span(5.0));
+    for &client in &paused {
+        bench.say(client, vec![b'x'; 4000]);
+    }
+    bench.run_for(T::span(5.0));
+    bench.say(honest, "hello");
+    bench.until("it is answered", |bench| bench.client(honest).heard == b"ok");
+    // What was held back is counted, and comes with the resume.
+    assert!(bench.running.engine().budget().used() >= 40 * 100);
+    let ids: Vec<_> = bench.running.engine().ids().collect();
+    for id in ids {
+        bench.running.engine().resume(id);
+    }
+    bench.running.turn(&mut bench.watcher);
+    bench.until("all are answered", |bench| bench.running.handler().answers >= 41);
+    bench.run_for(T::span(5.0));
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+/// A program that kept every buffer stopped the reads of all connections.
+fn a_program_that_keeps_all_input_stops_only_its_sender<T: Harness>() {
+    let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(32 << 10);
+    let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new().memory(1 << 20)));
+    let (greedy, honest) = (bench.connect(), bench.connect());
+    bench.until("both are open", |bench| bench.running.report().counts.accepted == 2);
+    for round in 0..1500 {
+        bench.say(greedy, vec![b'k'; 1000]);
+        if round % 100 == 0 {
+            bench.say(honest, "hello");
+            turns_until::<T, _>(&mut bench, honest, 2 * (round / 100 + 1));
+        }
+    }
+    bench.until("its reads stop", |bench| bench.running.report().counts.throttles > 0);
+    assert!(bench.running.engine().budget().used() <= 1 << 20);
+    bench.say(honest, "hello");
+    turns_until::<T, _>(&mut bench, honest, 32);
+    // The program drops what it has kept: that alone lets the connection read again.
+    let mut heard = 0;
+    while heard < 1_500_000 {
+        let kept = std::mem::take(&mut bench.running.handler().kept);
+        heard += kept.iter().map(|data| data.len()).sum::<usize>();
+        drop(kept);
+        if heard < 1_500_000 {
+            assert!(bench.turn(Duration::from_secs(100)) > 0, "it waits in vain at {heard}");
+        }
+    }
+    bench.run_for(T::span(50.0));
+    assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+fn what_a_program_charges_counts<T: Harness>() {
+    let mut bench = bench::<T, _, _>(orders(Limits::new().memory(1 << 20)));
+    let (greedy, honest) = (bench.connect(), bench.connect());
+    bench.until("both are open", |bench| bench.running.report().counts.accepted == 2);
+    // A fourth of it is the reserve: the connection is above its share, and above all of it.
+    bench.say(greedy, "c");
+    bench.until("it is shed", |bench| bench.running.report().counts.ends.shed == 1);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+    let id = bench.running.engine().ids().next().expect("the honest one");
+    let engine = bench.running.engine();
+    assert!(engine.charge(id, 700 << 10) && engine.charge(id, 600 << 10));
+    assert_eq!(engine.budget().used(), 600 << 10);
+    // Another holder halves the share.
+    let other = bench.connect();
+    bench.until("it is open", |bench| bench.running.report().counts.accepted == 3);
+    let second = bench.running.engine().ids().find(|one| *one != id).expect("the other one");
+    let throttles = bench.running.report().counts.throttles;
+    let engine = bench.running.engine();
+    assert!(engine.charge(second, 1000) && engine.charge(id, 600 << 10));
+    bench.running.turn(&mut bench.watcher);
+    assert_eq!(bench.running.report().counts.throttles, throttles + 1);
+    // What was on its way comes, and stops the read.
+    bench.say(honest, "hello");
+    bench.run_for(T::span(5.0));
+    let answers = bench.client(honest).heard.len();
+    bench.say(honest, "hello");
+    bench.run_for(T::span(5.0));
+    assert_eq!(bench.client(honest).heard.len(), answers, "it is above its share");
+    assert!(bench.running.engine().charge(id, 0) && bench.running.engine().charge(second, 0));
+    bench.running.turn(&mut bench.watcher);
+    bench.until("it is read", |bench| bench.client(honest).heard.len() == answers + 2);
+    assert_eq!(bench.running.engine().budget().used(), 0);
+    let _ = other;
+}
+
+/// All that was written in one turn was charged only at its end.
+fn the_output_of_one_turn_counts<T: Harness>() {
+    let limits = Limits::new().memory(16 << 20).idle(None);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let ids: Vec<_> = (0..8).map(|_| l.pair().1).collect();
+    let mut refused = 0;
+    for &id in &ids {
+        for _ in 0..8 {
+            match l.engine.write(id, vec![0; 1 << 20]) {
+                Ok(()) => {}
+                Err(why) => {
+                    assert_eq!((why.reason, why.data.len()), (Refusal::Memory, 1 << 20));
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 40, "{refused} of 64 MiB were refused");
+    assert!(l.engine.budget().used() <= 16 << 20, "{}", l.engine.budget().used());
+    l.engine.flush(&mut l.watcher);
+    assert!(l.engine.budget().used() <= 16 << 20, "{}", l.engine.budget().used());
+}
+
+fn a_peer_that_has_ended_its_side_has_a_limit_of_time<T: Harness>() {
+    let limits = Limits::new().idle(T::span(40.0));
+    let mut l = Loop::new::<T>(Config::new().limits(limits).close_on_eof(false));
+    let (client, _) = l.pair();
+    l.watcher.submit(Op::shutdown(client).token(1)).unwrap();
+    l.until("it hears that", |l| l.told.contains(&"other"));
+    let start = l.now();
+    l.until("it ends", |l| !l.ends.is_empty());
+    assert!(l.now() - start >= T::span(40.0) - T::span(1.0), "too early");
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
+}
+
+fn a_half_closed_connection_that_sends_is_not_idle<T: Harness>() {
+    let limits = Limits::new().idle(T::span(400.0));
+    let mut l = Loop::new::<T>(Config::new().limits(limits).close_on_eof(false));
+    let (client, id) = l.pair();
+    l.watcher.submit(Op::shutdown(client).token(1)).unwrap();
+    l.watcher.submit(Op::read(client).multishot().token(1)).unwrap();
+    l.until("it hears that", |l| l.told.contains(&"other"));
+    for _ in 0..10 {
+        l.run_for(T::span(100.0));
+        assert!(l.ends.is_empty(), "it sends");
+        l.engine.write(id, "more").unwrap();
+        l.engine.flush(&mut l.watcher);
+    }
+    // A paused connection waits for the program.
+    assert!(l.engine.pause(id));
+    l.run_for(T::span(1000.0));
+    assert!(l.ends.is_empty(), "it is paused");
+    assert!(l.engine.resume(id));
+    l.engine.flush(&mut l.watcher);
+    l.until("it ends", |l| !l.ends.is_empty());
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
+}
+
+fn connections_are_refused_when_shares_are_least<T: Harness>() {
+    // Shares are at least a sixteenth of so little memory: twelve connections may hold bytes.
+    let limits = Limits::new().memory(1600).idle(None);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        let id = l.pair().1;
+        assert!(l.engine.charge(id, 50));
+        ids.push(id);
+    }
+    let _refused = l.client();
+    l.until("it is refused", |l| l.engine.counts().refused == 1);
+    assert!(l.engine.charge(ids[0], 0));
+    l.pair();
+    assert_eq!((l.engine.counts().accepted, l.engine.counts().refused), (13, 1));
+}
