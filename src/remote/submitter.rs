@@ -370,6 +370,48 @@ impl Submitter {
         self.send(Request::Post(token, None)).map_err(|(_, reason)| reason)
     }
 
+    /// As [`wake`](Submitter::wake), and never refused because the queue is full: for a program
+    /// with an inbox of its own, which must not miss that something is in it.
+    ///
+    /// The call sets `pending`. If it was set already, nothing else happens: a wake is on its way.
+    /// The program clears `pending` when the completion has come, and looks into its inbox then. So
+    /// each flag has at most one wake in the queue, and a full queue grows by one entry for it.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use windlass::{Completions, Watcher};
+    /// static PENDING: AtomicBool = AtomicBool::new(false);
+    /// let mut watcher = Watcher::new()?;
+    /// let submitter = watcher.submitter();
+    /// for _ in 0..3 {
+    ///     submitter.wake_once(7, &PENDING)?;
+    /// }
+    /// let mut done = Completions::new();
+    /// watcher.wait(&mut done)?;
+    /// assert_eq!(done.drain(..).map(|c| c.token).collect::<Vec<_>>(), [7]);
+    /// PENDING.store(false, Ordering::SeqCst); // and now the look into the inbox
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
+    /// - [`Refusal::Forked`]: this is a forked child.
+    pub fn wake_once(
+        &self,
+        token: u64,
+        pending: &std::sync::atomic::AtomicBool,
+    ) -> Result<(), Refusal> {
+        if pending.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            return Ok(());
+        }
+        let gate = self.enter()?;
+        self.shared.inbox.insist(Request::Post(token, None));
+        drop(gate);
+        self.shared.wake.notify();
+        Ok(())
+    }
+
     /// Whether the watcher is closed.
     pub fn is_closed(&self) -> bool {
         self.shared.gate.load(Ordering::SeqCst) & CLOSED != 0
@@ -396,7 +438,8 @@ impl Submitter {
     }
 
     /// Queues a request that cannot be refused: an abort, or the return of an unused id. It stays
-    /// behind earlier requests. The number of ids and sources bounds the overflow.
+    /// behind earlier requests. The number of ids and sources, and of the flags of `wake_once`,
+    /// bounds the overflow.
     pub(super) fn give_back(&self, request: Request) {
         let Ok(gate) = self.enter() else { return };
         self.shared.inbox.insist(request);

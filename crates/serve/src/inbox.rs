@@ -1,20 +1,52 @@
 //! A loop, as other threads see it: what they have asked of it.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use windlass::{Buf, Handle, Submitter};
+use windlass::net::ConnectOptions;
+use windlass::{Address, Buf, Handle, Submitter};
 
-use crate::handles::dial::Asked;
-use crate::handles::stream::Ask;
-use crate::handles::threads::Given;
 use crate::memory::Budget;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::Heads;
 use crate::words::id::Id;
+
+/// An accepted connection, and the number of its listener.
+pub(crate) type Given = (Handle, usize);
+
+/// What becomes a connection.
+pub(crate) enum Target {
+    Stream(Vec<Address>, ConnectOptions),
+    Datagram(Address),
+    StreamSocket(Handle),
+    DatagramSocket(Handle),
+}
+
+/// A request for a connection, on its way to a loop.
+pub(crate) struct Asked {
+    pub(crate) target: Target,
+    /// Of the type of the loop's states.
+    pub(crate) state: Box<dyn Any + Send>,
+    pub(crate) id: Arc<OnceLock<Id>>,
+    /// What the request has charged to the budget.
+    pub(crate) charged: u32,
+}
+
+/// What a stream asks its loop for.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask {
+    /// To read again.
+    Resume,
+    /// To shut down the output.
+    Shutdown,
+    /// For a wake when the server has memory again.
+    Memory,
+    /// To take the deadlines.
+    Deadlines,
+}
 
 /// A loop, as other threads see it.
 pub(crate) struct Shared {
@@ -36,6 +68,8 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) commands: Vec<Command>,
+    /// How many of them bring an accepted connection.
+    pub(crate) accepted: usize,
     /// Connections with a wake, and with a close, in `commands`, by number.
     pub(crate) waking: HashSet<u64>,
     pub(crate) closing: HashSet<u64>,
@@ -80,6 +114,10 @@ impl Command {
     }
 }
 
+/// The most accepted connections that wait in an inbox. A loop that blocks leaves the others in the
+/// kernel's backlog, or to the loop that has accepted them.
+const MOST_ACCEPTED: usize = 64;
+
 /// The size of a write's entry in the queue, besides its bytes.
 pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 
@@ -119,6 +157,12 @@ impl Shared {
         if inbox.closed || inbox.stops && begins {
             return Err(command);
         }
+        if matches!(command, Command::Adopt(..) | Command::PassedOn(..)) {
+            if inbox.accepted >= MOST_ACCEPTED {
+                return Err(command);
+            }
+            inbox.accepted += 1;
+        }
         inbox.stops |= matches!(command, Command::Stop);
         if let Command::Wake(id) = &command
             && !inbox.waking.insert(id.number())
@@ -139,11 +183,8 @@ impl Shared {
         }
         inbox.commands.push(command);
         drop(inbox);
-        if !self.posted.swap(true, Ordering::AcqRel) {
-            // The post is refused if the watcher is closed or its queue is full. A loop with a full
-            // queue is awake, and looks into its inbox in each turn.
-            let _ = self.submitter.wake(self.token);
-        }
+        // Refused only if the watcher is closed: then nothing looks into the inbox any more.
+        let _ = self.submitter.wake_once(self.token, &self.posted);
         Ok(())
     }
 }

@@ -64,6 +64,38 @@
 //! assert_eq!(report.counts.accepted, 1);
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # What it promises
+//!
+//! Tests cite these promises by their numbers. They hold on every driver of windlass, and in its
+//! simulation.
+//!
+//! - **P1 order.** `Opened`, then data, then one last event: `Closed` or `Detached`. A connect that
+//!   fails has only the last one. An id never names another connection.
+//! - **P2 bytes.** The program gets the bytes of a peer in their order, without a gap, and a peer
+//!   the bytes of all writes that were taken, in their order. A peer gets an end of file only if
+//!   the system has all of them. If some are given up, for whatever cause, it gets a reset.
+//! - **P3 flush before the end.** A close, a half-close, a detach, a move and a shutdown send what
+//!   was written before, jobs and files included. One that makes progress is never cut, except by
+//!   the limit of a shutdown. A move that makes none is called off.
+//! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting,
+//!   handshake, open, half-closed, leaving, closing, lingering. No limit ends a connection early,
+//!   and each does so at most a sixteenth of it, or 100 ms, late.
+//! - **P5 memory.** The bytes of all connections stay below [`Limits::memory`] and 4 KiB for each
+//!   connection. Only connections above their [share](Budget) stop reading or are closed for it.
+//!   One that holds nothing is always served.
+//! - **P6 work.** A turn does a bounded amount of work: at most what has arrived, and 1024 looks of
+//!   the sweep. What a callback causes by a wake comes in the next turn. In each turn at most 64
+//!   connections are closed for memory.
+//! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection.
+//!   Nor does a program that keeps every buffer.
+//! - **P8 panics.** A panic of a callback ends its connection with [`Cause::Panicked`], and nothing
+//!   else. No event is delivered twice, and ticks go on.
+//! - **P9 other threads.** Calls of one thread take effect in their order, in the next turn of the
+//!   connection's loop. None is lost without a counter or an error, and no wake is missed, also if
+//!   queues are full.
+//! - **P10 shutdown.** It ends within [`Limits::close`] and [`Limits::linger`] (and the
+//!   [grace](Server::grace)), and its [`Report`] names what could not be sent.
 #![forbid(unsafe_code)]
 
 #[doc = include_str!("../docs/coming-from-nbio.md")]

@@ -23,7 +23,8 @@ const LEAST_SHARE: usize = 4 << 10;
 ///   of two.
 /// - While a share would be below the least one, accepted connections are refused.
 ///
-/// So a connection that holds nothing is always served.
+/// So a connection that holds nothing is always served, and all bytes stay below the limit and one
+/// least share for each connection.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 

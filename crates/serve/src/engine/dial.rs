@@ -8,7 +8,7 @@ use windlass::{Handle, Refusal as Reason, SourceKind, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::{Gone, Pending};
-use crate::handles::dial::{Asked, Target};
+use crate::inbox::{Asked, Target};
 use crate::log::LogEvent;
 use crate::parts::table::CONNECTING;
 use crate::words::cause::{Cause, Phase};

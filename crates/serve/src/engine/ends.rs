@@ -8,6 +8,7 @@ use windlass::{ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::{Gone, Pending};
+use crate::engine::requests::Request;
 use crate::log::LogEvent;
 use crate::parts::table::{
     ABORT, Active, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT,
@@ -37,7 +38,11 @@ impl<S> Engine<S> {
         if place.flags & CONNECTING != 0 {
             // A detach that has not begun gives way: a shutdown does not wait for the connect.
             place.advance(Step::CalledOff);
+        } else if place.stage == Stage::Leaving && cause == Cause::Closed {
+            // So does a move to another loop.
+            self.call_off_move(id.index());
         }
+        let Some(place) = self.table.get_mut(id) else { return false };
         if !place.is_to_end() {
             place.advance(Step::Close);
             self.note_cause(id.index(), cause);
@@ -90,7 +95,9 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         if place.is_to_end() || place.flags & SHUT != 0 {
             self.carry_out_end(watcher, index);
-        } else if place.stage == Stage::HalfClosed && place.flags & ENDED != 0 {
+        } else if place.stage == Stage::HalfClosed && place.flags & ENDED != 0
+            || place.flags & (THROTTLED | READING | CONNECTING) == THROTTLED
+        {
             // No read is in flight that could have a time limit.
             self.sweep_later(watcher, index);
         } else if place.flags & READING == 0 && place.state.is_some() {
@@ -176,7 +183,7 @@ impl<S> Engine<S> {
                     (active.held_bytes, active.queued, active.by_program) = (0, 0, 0);
                 }
                 self.recharge(index);
-                self.table.release(index);
+                self.let_go(index);
                 let eof =
                     flags & ENDED != 0 || undelivered.last().is_some_and(|last| last.is_empty());
                 undelivered.retain(|data| !data.is_empty());
@@ -305,6 +312,7 @@ impl<S> Engine<S> {
             watcher.abort(std::mem::replace(source, Source::NONE));
         }
         self.told.queue.clear();
+        self.work.wanted.clear();
         let ids: Vec<Id> = self.ids().collect();
         for id in ids {
             let place = self.table.place(id.index());
@@ -314,12 +322,17 @@ impl<S> Engine<S> {
                 self.fail(watcher, id.index(), Cause::Shutdown);
             }
         }
-        self.close_inbox();
-        self.work.wanted.clear();
+        self.close_inbox_unless(|_| false);
+        for request in std::mem::take(&mut self.work.wanted) {
+            if let Request::CancelJob(ticket) = request {
+                watcher.cancel(ticket);
+            }
+        }
         let timers = [
             self.clocks.tick.take(),
             self.clocks.sweep_timer.take(),
             self.clocks.deadlines.take_timer(),
+            self.udp.sessions.timer.take(),
         ];
         for timer in timers.into_iter().flatten() {
             watcher.cancel(timer);
@@ -354,10 +367,7 @@ impl<S> Engine<S> {
             }
         }
         self.recharge(index);
-        if self.table.place(index).flags & THROTTLED != 0 {
-            self.memory.stopped -= 1;
-        }
-        self.table.release(index);
+        self.let_go(index);
         let age = self.table.age(index, watcher.now());
         let Some(state) = self.table.remove(index) else { return };
         self.counts.closed(cause);
@@ -387,6 +397,18 @@ impl<S> Engine<S> {
             }
             _ => stage.phase(),
         }
+    }
+
+    /// Releases the active part of a connection that ends or leaves.
+    fn let_go(&mut self, index: u32) {
+        let holders = self.table.hold_nothing(index);
+        self.change_holders(holders);
+        let place = self.table.place_mut(index);
+        if place.flags & THROTTLED != 0 {
+            place.flags &= !THROTTLED;
+            self.memory.stopped -= 1;
+        }
+        self.table.release(index);
     }
 
     /// The time of an end begins: what the connection has waited so far was not for the end.

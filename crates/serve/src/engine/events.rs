@@ -323,8 +323,9 @@ impl<S: Default> Engine<S> {
                 Pending::Wake(id) => {
                     let delivers = self.delivers(id);
                     let Some(place) = self.table.get_mut(id) else { continue };
-                    if place.flags & CONNECTING != 0 || place.flags & WOKEN == 0 {
-                        continue; // `opened` queues the wake again.
+                    let waits = place.flags & CONNECTING != 0 || place.stage == Stage::Leaving;
+                    if waits || place.flags & WOKEN == 0 {
+                        continue; // `opened`, or the end of a move, queues the wake again.
                     }
                     place.flags &= !WOKEN;
                     if delivers {
@@ -389,7 +390,10 @@ impl<S: Default> Engine<S> {
 
     /// Copies data out of its lease, if swap buffers are scarce and the program gets it.
     fn out_of_lease(&mut self, index: u32, data: Buf) -> Buf {
-        if !data.is_lease() || self.table.place(index).flags & HELD != 0 {
+        let place = self.table.place(index);
+        // What is held back is copied there.
+        let is_held = place.flags & (HELD | PAUSED) != 0 || place.stage >= Stage::Leaving;
+        if !data.is_lease() || is_held {
             return data;
         }
         if self.memory.leases > 0 {
@@ -397,9 +401,10 @@ impl<S: Default> Engine<S> {
             return data;
         }
         let budget = self.memory.budget.clone();
+        self.keeps(index);
         let kept = self.activate(index).kept.get_or_insert_default();
         let data = kept.copy(&budget, &data);
-        self.look_at_share(index);
+        self.recount(index);
         data
     }
 

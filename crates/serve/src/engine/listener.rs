@@ -44,6 +44,7 @@ impl<S: Default> Engine<S> {
         options: ListenOptions,
     ) -> io::Result<usize> {
         let source = watcher.listen_with(address, options)?;
+        self.entrance.has_stopped = false;
         self.accept_from(watcher, source)
     }
 
@@ -62,6 +63,7 @@ impl<S: Default> Engine<S> {
         listener: impl Into<Handle>,
     ) -> io::Result<usize> {
         let source = watcher.attach(listener)?;
+        self.entrance.has_stopped = false;
         self.accept_from(watcher, source)
     }
 
@@ -385,6 +387,7 @@ impl<S> Engine<S> {
     /// socket first sends its waiting datagrams, for at most
     /// [`Limits::close`](crate::Limits::close).
     pub fn stop_listening<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.entrance.has_stopped = true;
         for listener in 0..self.entrance.listeners.len() {
             self.close_listener_now(watcher, listener);
         }
@@ -515,7 +518,7 @@ impl<S> Engine<S> {
                 }
                 Request::Accept(listener) => self.accept_again(watcher, listener),
                 Request::CloseListener(listener) => self.close_listener_now(watcher, listener),
-                Request::AddListener(handle) if self.entrance.refuses => drop(handle),
+                Request::AddListener(handle) if self.entrance.has_stopped => drop(handle),
                 Request::AddListener(handle) => {
                     let added = watcher.attach(handle).map_err(io::Error::from);
                     let added = added.and_then(|source| self.accept_from(watcher, source));

@@ -207,6 +207,8 @@ struct Entrance {
     refused: usize,
     /// Whether all new connections are refused.
     refuses: bool,
+    /// Whether listeners that other threads add are refused.
+    has_stopped: bool,
 }
 
 #[derive(Default)]
@@ -468,7 +470,7 @@ impl<S> Engine<S> {
 
     /// Puts a connection into the list that `flush` looks at.
     #[inline]
-    pub(crate) fn dirty(&mut self, index: u32) {
+    fn dirty(&mut self, index: u32) {
         let id = self.table.id(index);
         let place = self.table.place_mut(index);
         if place.flags & DIRTY == 0 {

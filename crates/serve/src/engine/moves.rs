@@ -8,7 +8,7 @@ use crate::engine::events::Pending;
 use crate::handles::threads::Rest;
 use crate::log::LogEvent;
 use crate::parts::moves::{Move, Moved, Pack, Parts};
-use crate::parts::table::{CONNECTING, ENDED, HELD, MOST};
+use crate::parts::table::{CONNECTING, ENDED, HELD, MOST, PAUSED, WOKEN};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -92,6 +92,13 @@ impl<S> Engine<S> {
         place.advance(Step::CalledOff);
         if place.flags & ENDED != 0 {
             place.advance(Step::SideEnded);
+        }
+        let flags = place.flags;
+        if flags & (HELD | PAUSED) == HELD {
+            self.told.pending.push_back(Pending::Held(id));
+        }
+        if flags & WOKEN != 0 {
+            self.told.pending.push_back(Pending::Wake(id));
         }
         // Another thread may have to give its place up, then.
         self.leaving.was_told_to_move = true;

@@ -8,7 +8,8 @@ use crate::engine::events::Pending;
 use crate::parts::files::Files;
 use crate::parts::output::LARGE;
 use crate::parts::table::{
-    ABORT, Active, CONNECTING, DIRTY, DRAINING, ENDED, FINISHING, FRESH, FULL, NIL,
+    ABORT, Active, CONNECTING, DIRTY, DRAINING, ENDED, FINISHING, FRESH, FULL, NIL, Place,
+    THROTTLED,
 };
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -144,14 +145,10 @@ impl<S> Engine<S> {
         if waits > self.config.limits.cap {
             return Err(Refusal::Cap);
         }
-        if len > self.memory.room {
-            if self.memory.is_touched && !self.memory.takes(waits, len, self.table.active.len()) {
-                return Err(Refusal::Memory);
-            }
-            self.memory.charge_turn(len);
-        } else {
-            self.memory.room -= len;
+        if len > self.memory.room && !self.memory.takes(waits, len, self.table.active.len()) {
+            return Err(Refusal::Memory);
         }
+        self.memory.take(len);
         Ok(())
     }
 
@@ -209,7 +206,8 @@ impl<S> Engine<S> {
     /// }
     /// ```
     pub fn charge(&mut self, id: Id, bytes: usize) -> bool {
-        if !self.table.lives(id) || self.is_session(id) {
+        let is_gone = |place: &Place<S>| place.stage == Stage::Ended;
+        if self.table.get(id).is_none_or(is_gone) || self.is_session(id) {
             return false;
         }
         let index = id.index();
@@ -227,6 +225,7 @@ impl<S> Engine<S> {
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.look_into_inbox();
+        self.memory.end_turn();
         while self.next_fresh().is_some() {
             self.send_fresh(watcher);
         }
@@ -236,6 +235,11 @@ impl<S> Engine<S> {
         }
         self.finish_flush(watcher);
         self.come_again(watcher);
+    }
+
+    /// The output of this turn is about to be sent, and is charged as what waits from then on.
+    pub(crate) fn end_turns_output(&mut self) {
+        self.memory.end_turn();
     }
 
     /// Makes a turn follow if there are events.
@@ -253,9 +257,13 @@ impl<S> Engine<S> {
         }
         // Not before: a connection that wakes itself in each wake would not let the turn end.
         self.told.pending.extend(self.told.woken.drain(..).map(Pending::Wake));
+        // What callbacks have written during the flush is sent, too.
         self.memory.end_turn();
         if self.memory.is_touched {
             self.shed(watcher);
+        }
+        if !self.memory.waiters.is_empty() {
+            self.look_at_waiters();
         }
         self.memory.leases = leases_to_give(watcher);
         self.arm_sweep(watcher);
@@ -426,7 +434,7 @@ impl<S> Engine<S> {
         let flags = self.table.place(index).flags;
         if queued == 0 {
             let place = self.table.place(index);
-            if place.stage < Stage::Leaving && place.flags & ENDED == 0 {
+            if place.stage < Stage::Leaving && place.flags & (ENDED | THROTTLED) == 0 {
                 self.unsweep(index);
             }
             if flags & (FULL | DRAINING) == FULL {
@@ -511,18 +519,28 @@ impl<S> Engine<S> {
         let capped = u32::try_from(queued + behind).unwrap_or(u32::MAX);
         let all_before = active.charged;
         let capped_before = std::mem::replace(&mut active.capped, capped);
+        active.charged = all;
         if all_before != all {
             self.memory.budget.change(all_before, all);
-            let holders = self.table.hold(index, all);
-            if holders != 0 {
-                self.memory.budget.change_holders(holders);
-                self.memory.share = self.memory.budget.share();
-            }
         }
         if capped_before != capped {
             self.table.charge(index, capped_before, capped);
         }
+        self.recount(index);
+    }
+
+    /// Notes how many bytes a connection holds, and compares that with its share.
+    pub(crate) fn recount(&mut self, index: u32) {
+        let holders = self.table.hold(index);
+        self.change_holders(holders);
         self.look_at_share(index);
+    }
+
+    pub(crate) fn change_holders(&mut self, change: isize) {
+        if change != 0 {
+            self.memory.budget.change_holders(change);
+            self.memory.share = self.memory.budget.share();
+        }
     }
 }
 

@@ -69,6 +69,7 @@ impl<S> Engine<S> {
         inbox.waking.clear();
         inbox.closing.clear();
         inbox.stopping = false;
+        inbox.accepted = 0;
         // An engine without a server goes on.
         inbox.stops &= self.outside.has_server;
         let mut commands = std::mem::take(&mut inbox.commands);
@@ -122,16 +123,25 @@ impl<S> Engine<S> {
         } else if self.session_at(id.index()).is_some() {
             self.queue_remote_datagram(id.index(), data);
         } else if bytes > 0 {
+            self.memory.take(data.len());
             self.cork(id.index(), data);
         }
     }
 
     /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
-    /// False, without an effect, if it has a connection that this loop does not refuse.
+    /// False, without an effect, if it has a connection that this loop does not refuse, or one that
+    /// a thread has handed over: it has had its first event, and gets its last one.
     pub(crate) fn close_inbox(&mut self) -> bool {
+        let refuses = self.entrance.refuses;
+        self.close_inbox_unless(|command| {
+            matches!(command, Command::Take(_)) || !refuses && command.is_connection()
+        })
+    }
+
+    pub(crate) fn close_inbox_unless(&mut self, stays: impl Fn(&Command) -> bool) -> bool {
         let Some(shared) = self.outside.shared.clone() else { return true };
         let mut inbox = shared.lock();
-        if !self.entrance.refuses && inbox.commands.iter().any(|command| command.is_connection()) {
+        if inbox.commands.iter().any(stays) {
             return false;
         }
         inbox.closed = true;
@@ -170,12 +180,12 @@ impl<S> Engine<S> {
 
 impl<S> Drop for Engine<S> {
     fn drop(&mut self) {
-        self.entrance.refuses = true;
-        self.close_inbox();
+        self.close_inbox_unless(|_| false);
+        self.memory.end_turn();
         // Gives back the charges of its connections, which end with the engine.
         for active in &self.table.active {
             self.memory.budget.change(active.charged, 0);
-            self.memory.budget.change_holders(-isize::from(active.charged > 0));
+            self.memory.budget.change_holders(-isize::from(active.holding > 0));
             if let Some(stream) = &active.stream {
                 stream.end(Cause::Shutdown);
             }

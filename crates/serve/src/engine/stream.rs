@@ -10,8 +10,10 @@ use windlass::driver::Driver;
 
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
-use crate::handles::stream::{Ask, Link, Owner, State, Stream};
+use crate::handles::stream::{Link, Owner, State, Stream};
+use crate::inbox::Ask;
 use crate::parts::deadlines::Kind;
+use crate::parts::side::StreamSide;
 use crate::parts::table::{ENDED, HELD, PAUSED, SHUT, SHUTTING};
 use crate::stage::Step;
 use crate::words::cause::Cause;
@@ -62,10 +64,13 @@ impl<S> Engine<S> {
             deadlines: [None; 2],
             cause: None,
         };
+        self.keeps(index);
+        let kept = self.activate(index).kept.get_or_insert_default().clone();
         let link = Arc::new(Link {
             id,
             remote: Remote { loops: [shared].into(), threads: None },
             budget: self.memory.budget.clone(),
+            kept,
             cap: limits.cap,
             high: limits.high,
             low: limits.low,
@@ -75,7 +80,7 @@ impl<S> Engine<S> {
         self.resume(id);
         self.table.place_mut(index).flags |= HELD;
         let active = self.activate(index);
-        active.stream = Some(Arc::clone(&link));
+        active.stream = Some(link.clone());
         let held = std::mem::take(&mut active.held);
         active.held_bytes = 0;
         self.recharge(index);
@@ -87,7 +92,7 @@ impl<S> Engine<S> {
     }
 
     /// The stream of a connection, if it has one.
-    pub(crate) fn stream_of(&mut self, index: u32) -> Option<&Arc<Link>> {
+    pub(crate) fn stream_of(&mut self, index: u32) -> Option<&Arc<dyn StreamSide>> {
         self.table.active_of(index)?.stream.as_ref()
     }
 
@@ -111,8 +116,17 @@ impl<S> Engine<S> {
             if is_shut {
                 self.close_as(self.table.id(index), Cause::Eof);
             }
-        } else if link.push(&data) {
-            place.flags |= PAUSED;
+        } else {
+            if link.push(&data) {
+                place.flags |= PAUSED;
+            }
+            if self.activate(index).kept.as_ref().is_some_and(|kept| !kept.is_empty()) {
+                let id = self.table.id(index);
+                if self.memory.keepers.last() != Some(&id) {
+                    self.memory.keepers.push(id);
+                }
+            }
+            self.recount(index);
         }
         None
     }
@@ -133,7 +147,7 @@ impl<S> Engine<S> {
             return;
         }
         let Some(link) = self.stream_of(id.index()) else { return };
-        let deadlines = std::mem::take(&mut link.lock().deadlines);
+        let deadlines = link.take_deadlines();
         for (kind, deadline) in [Kind::Read, Kind::Write].into_iter().zip(deadlines) {
             if let Some(deadline) = deadline {
                 self.set_deadline_of(id, kind, deadline);

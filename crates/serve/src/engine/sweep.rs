@@ -9,7 +9,7 @@ use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SWEEP};
 use crate::log::LogEvent;
 use crate::parts::table::{
-    CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, THROTTLED, trim, trim_queue,
+    Active, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, THROTTLED, trim, trim_queue,
 };
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -26,7 +26,9 @@ impl<S> Engine<S> {
         let now = watcher.now();
         let at = self.clocks.swept.len() as u32;
         let active = self.activate(index);
-        active.since.get_or_insert(now);
+        if active.swept.is_none() || active.since.is_none() {
+            active.since = Some(now);
+        }
         if active.swept.is_none() {
             active.swept = Some(at);
             self.clocks.swept.push(index);
@@ -53,7 +55,8 @@ impl<S> Engine<S> {
         let has_work = !self.clocks.swept.is_empty()
             || !self.memory.throttled.is_empty()
             || !self.memory.waiters.is_empty()
-            || self.table.has_much_to_spare();
+            || self.table.has_much_to_spare()
+            || self.table.has_holders();
         if has_work && !is_armed {
             self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
         }
@@ -72,8 +75,8 @@ impl<S> Engine<S> {
     pub(crate) fn sweep<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         let now = watcher.now();
         if self.clocks.sweep_from == 0 {
+            self.look_at_keepers();
             self.look_at_throttled();
-            self.look_at_waiters();
             self.trim();
         }
         // From the last to the first, because one that ends is replaced by the last.
@@ -128,7 +131,9 @@ impl<S> Engine<S> {
         self.recharge(index);
         let is_past = |limit: Option<Duration>| limit.is_some_and(|limit| past >= limit);
         // What is paused, or held back, waits for the program.
-        let is_idle = stage == Stage::HalfClosed && flags & (ENDED | PAUSED) == ENDED;
+        let is_over = stage == Stage::HalfClosed && flags & ENDED != 0;
+        let is_stopped = flags & (THROTTLED | READING) == THROTTLED;
+        let is_idle = flags & PAUSED == 0 && (is_over || is_stopped);
         if ends && past >= limits.close {
             if stage == Stage::Leaving && self.call_off_move(index) {
                 return;
@@ -150,8 +155,9 @@ impl<S> Engine<S> {
     /// Stops the reads of a connection that is above its share, or lets it read again.
     #[inline]
     pub(crate) fn look_at_share(&mut self, index: u32) {
-        let Some(active) = self.table.active_of(index) else { return };
-        let is_above = active.holds() > self.memory.share;
+        let share = self.memory.share;
+        let is_above = |active: &mut Active| active.holding as usize > share;
+        let is_above = self.table.active_of(index).is_some_and(is_above);
         let place = self.table.place(index);
         if is_above != (place.flags & THROTTLED != 0) {
             self.change_throttle(index, is_above);
@@ -181,12 +187,43 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Notes that the program keeps input of a connection.
+    pub(crate) fn keeps(&mut self, index: u32) {
+        if self.activate(index).kept.is_none() {
+            self.memory.keepers.push(self.table.id(index));
+        }
+    }
+
+    /// Looks at the connections of which the program keeps input: it may have dropped some.
+    fn look_at_keepers(&mut self) {
+        let mut keepers = std::mem::take(&mut self.memory.keepers);
+        keepers.sort_unstable();
+        keepers.dedup();
+        keepers.retain(|&id| {
+            if !self.table.lives(id) {
+                return false;
+            }
+            self.recount(id.index());
+            let Some(active) = self.table.active_of(id.index()) else { return false };
+            let keeps = active.kept.as_ref().is_some_and(|kept| !kept.is_empty());
+            if !keeps && active.stream.is_none() {
+                active.kept = None;
+                self.table.settle(id.index());
+            }
+            keeps
+        });
+        self.memory.keepers.append(&mut keepers);
+    }
+
     /// Looks at the connections that have stopped reading: their share may have grown, and the
     /// program may have dropped what it has kept.
     #[cold]
     fn look_at_throttled(&mut self) {
         self.memory.look();
         let mut throttled = std::mem::take(&mut self.memory.throttled);
+        // One that has stopped and gone on several times is in it as often.
+        throttled.sort_unstable();
+        throttled.dedup();
         throttled.retain(|&id| {
             if self.table.lives(id) && self.table.place(id.index()).flags & THROTTLED != 0 {
                 self.look_at_share(id.index());
@@ -216,17 +253,17 @@ impl<S> Engine<S> {
             let share = self.memory.budget.share();
             let Some(index) = self.table.largest_holder(share) else { return };
             // The kernel may have taken bytes since the engine last looked.
-            let before = self.table.active_of(index).map_or(0, |active| active.charged);
             let queued = self.queued(watcher, index);
             self.note_progress(watcher, index, queued);
             self.recharge(index);
-            let now = self.table.active_of(index).map_or(0, |active| active.charged);
-            if now < before && now as usize <= share {
+            if self.table.active_of(index).is_none_or(|active| active.holding as usize <= share) {
                 continue;
             }
             if !self.memory.budget.is_touched() {
                 return;
             }
+            // A close that it was about to finish is not why it ends.
+            self.forget_request(index);
             self.fail(watcher, index, Cause::Shed);
             ended += 1;
             if ended == SHED {

@@ -9,7 +9,7 @@ use windlass::net::ConnectOptions;
 use windlass::{Address, Handle};
 
 use crate::handles::remote::Remote;
-use crate::inbox::{Command, Shared};
+use crate::inbox::{Asked, Command, Shared, Target};
 use crate::words::id::Id;
 #[cfg(doc)]
 use crate::{Cause, Engine};
@@ -40,24 +40,6 @@ impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dial").field("id", &self.id()).finish()
     }
-}
-
-/// What becomes a connection.
-pub(crate) enum Target {
-    Stream(Vec<Address>, ConnectOptions),
-    Datagram(Address),
-    StreamSocket(Handle),
-    DatagramSocket(Handle),
-}
-
-/// A request for a connection, on its way to a loop.
-pub(crate) struct Asked {
-    pub(crate) target: Target,
-    /// Of the type of the loop's states.
-    pub(crate) state: Box<dyn Any + Send>,
-    pub(crate) id: Arc<OnceLock<Id>>,
-    /// What the request has charged to the budget.
-    pub(crate) charged: u32,
 }
 
 /// Makes a state of what a thread has sent. The type was compared before.

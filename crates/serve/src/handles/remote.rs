@@ -73,7 +73,7 @@ impl Remote {
         if let Err(reason) = shared.heads.charge(id, bytes, shared.cap) {
             return refused(data, reason);
         }
-        let held = shared.heads.charged(id);
+        let held = shared.heads.charged(id).saturating_sub(bytes as usize);
         if !shared.budget.try_charge(bytes + BOOKKEEPING, held) {
             shared.heads.discharge(id, bytes);
             return refused(data, Refusal::Memory);

@@ -17,9 +17,12 @@ use windlass::Buf;
 #[cfg(doc)]
 use crate::Engine;
 use crate::handles::remote::Remote;
+use crate::inbox::Ask;
 use crate::inbox::BOOKKEEPING;
 use crate::inbox::Command;
 use crate::memory::Budget;
+use crate::parts::kept::KeptInput;
+use crate::parts::side::StreamSide;
 use crate::words::cause::Cause;
 use crate::words::expiry::Expiry;
 use crate::words::id::Id;
@@ -27,6 +30,9 @@ use crate::words::refused::Refusal;
 
 /// The most bytes of one write.
 pub(crate) const MOST_WRITTEN: usize = 64 << 10;
+
+/// The smallest part of a write that is tried, in bytes.
+const LEAST_PART: usize = 1 << 10;
 
 /// Memory for input that a stream may keep while it has none.
 pub(crate) const KEPT: usize = 64 << 10;
@@ -55,7 +61,8 @@ pub(crate) const KEPT: usize = 64 << 10;
 /// - A [deadline](Stream::set_deadline) ends the connection when its time has come, and with it the
 ///   reads and the writes of all clones.
 /// - Dropping the last clone [closes](Stream::close) the connection.
-/// - When the connection has ended, reads first return the bytes that wait. Then reads and writes
+/// - When the connection has ended, reads first return the bytes that wait (not after
+///   [`Cause::Shed`]: the server needs their memory). Then reads and writes
 ///   fail, with the [`Cause`] as the inner error: `TimedOut` for a limit of time or a deadline,
 ///   the system's error for [`Cause::Os`], `BrokenPipe` for [`Cause::Closed`] and [`Cause::Eof`],
 ///   `ConnectionAborted` for others.
@@ -145,6 +152,8 @@ pub(crate) struct Link {
     pub(crate) id: Id,
     pub(crate) remote: Remote,
     pub(crate) budget: Budget,
+    /// Its unread input counts for the connection.
+    pub(crate) kept: KeptInput,
     pub(crate) cap: usize,
     pub(crate) high: usize,
     pub(crate) low: usize,
@@ -172,19 +181,6 @@ pub(crate) struct State {
     pub(crate) deadlines: [Option<Expiry>; 2],
     /// Why the connection has ended.
     pub(crate) cause: Option<Cause>,
-}
-
-/// What a stream asks its loop for.
-#[derive(Clone, Copy)]
-pub(crate) enum Ask {
-    /// To read again.
-    Resume,
-    /// To shut down the output.
-    Shutdown,
-    /// For a wake when the server has memory again.
-    Memory,
-    /// To take the deadlines.
-    Deadlines,
 }
 
 /// Wakes the program, whose code may panic.
@@ -239,7 +235,7 @@ impl Link {
             };
         }
         let count = state.input.read(out)?;
-        self.budget.change(count as u32, 0);
+        self.kept.remove(&self.budget, count);
         self.after_read(state);
         Ok(count)
     }
@@ -269,11 +265,23 @@ impl Link {
         if state.output_over {
             return Err(ended(Cause::Closed));
         }
-        let Err(refused) = self.remote.write(self.id, data) else { return Ok(count) };
+        let mut refused = match self.remote.write(self.id, data) {
+            Ok(()) => return Ok(count),
+            Err(refused) => refused,
+        };
+        // A part may fit, and a short write is a write.
+        let mut part = count;
+        while refused.reason == Refusal::Memory && part > LEAST_PART {
+            part /= 2;
+            refused = match self.remote.write(self.id, bytes[..part].to_vec()) {
+                Ok(()) => return Ok(part),
+                Err(refused) => refused,
+            };
+        }
         match refused.reason {
             Refusal::Cap => state.wants_room = true,
             Refusal::Memory => {
-                let bytes = count as u32 + BOOKKEEPING;
+                let bytes = part as u32 + BOOKKEEPING;
                 if state.wants_memory.replace(bytes).is_none() {
                     self.ask(Ask::Memory);
                 }
@@ -291,9 +299,10 @@ impl Link {
             self.remote.close(self.id);
         }
     }
+}
 
-    /// The connection has received bytes; whether it is to stop reading.
-    pub(crate) fn push(&self, data: &Buf) -> bool {
+impl StreamSide for Link {
+    fn push(&self, data: &Buf) -> bool {
         let mut state = self.lock();
         if state.input_over {
             return false;
@@ -302,7 +311,7 @@ impl Link {
         for part in data.parts() {
             state.input.extend(part.iter());
         }
-        self.budget.change(0, data.len() as u32);
+        self.kept.add(&self.budget, data.len());
         let pauses = state.input.len() > self.high;
         state.paused |= pauses;
         if was_empty {
@@ -311,37 +320,31 @@ impl Link {
         pauses
     }
 
-    /// The peer has shut down its output.
-    pub(crate) fn push_eof(&self) {
+    fn push_eof(&self) {
         let mut state = self.lock();
         state.eof = true;
         self.wake(state);
     }
 
-    /// Takes the bytes that were not read.
-    pub(crate) fn take_input(&self) -> Buf {
+    fn take_input(&self) -> Buf {
         let mut state = self.lock();
         let input = std::mem::take(&mut state.input);
-        self.budget.change(input.len() as u32, 0);
+        self.kept.remove(&self.budget, input.len());
         Buf::from(Vec::from(input))
     }
 
-    /// The connection takes no more output.
-    pub(crate) fn refuse_output(&self) {
+    fn refuse_output(&self) {
         self.lock().output_over = true;
     }
 
-    /// Room below the cap has become free.
-    pub(crate) fn offer_room(&self) {
+    fn offer_room(&self) {
         let mut state = self.lock();
         if std::mem::take(&mut state.wants_room) {
             self.wake(state);
         }
     }
 
-    /// Wakes the program if a write that found no memory finds some now. False if it has to wait
-    /// on.
-    pub(crate) fn offer_memory(&self) -> bool {
+    fn offer_memory(&self) -> bool {
         let mut state = self.lock();
         let held = self.remote.loops.first().map_or(0, |shared| shared.heads.charged(self.id));
         match state.wants_memory {
@@ -355,20 +358,28 @@ impl Link {
         true
     }
 
-    /// The connection has ended.
-    pub(crate) fn end(&self, cause: Cause) {
+    fn end(&self, cause: Cause) {
         let mut state = self.lock();
         if state.cause.is_none() {
             state.cause = Some(cause);
+            if cause == Cause::Shed {
+                // The server needs the memory.
+                self.kept.remove(&self.budget, state.input.len());
+                state.input = VecDeque::new();
+            }
             self.wake(state);
         }
+    }
+
+    fn take_deadlines(&self) -> [Option<Expiry>; 2] {
+        std::mem::take(&mut self.lock().deadlines)
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         let input = self.lock().input.len();
-        self.budget.change(input as u32, 0);
+        self.kept.remove(&self.budget, input);
     }
 }
 
@@ -421,7 +432,7 @@ impl Stream {
         }
         if how != Shutdown::Write {
             state.input_over = true;
-            link.budget.change(state.input.len() as u32, 0);
+            link.kept.remove(&link.budget, state.input.len());
             state.input.clear();
             link.after_read(state);
         }

@@ -7,12 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use windlass::Handle;
-
-use crate::inbox::{Command, Shared};
-
-/// An accepted connection, and the number of its listener.
-pub(crate) type Given = (Handle, usize);
+use crate::inbox::{Command, Given, Shared};
 
 /// A thread to start: its number, the first number of its connections, and the first connection.
 pub(crate) struct Start {

@@ -1,4 +1,4 @@
-//! Input that the program keeps, in memory of the heap.
+//! Input that the program keeps, in memory of the heap, or has not read from a stream.
 //!
 //! A lease of the swap buffers costs nothing as long as half of them are free. Beyond that, data is
 //! copied out of its lease before the program gets it, and the copy counts for its connection until
@@ -20,6 +20,16 @@ impl KeptInput {
         self.0.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn add(&self, budget: &Budget, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        budget.change(0, bytes as u32);
+    }
+
+    pub(crate) fn remove(&self, budget: &Budget, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        budget.change(bytes as u32, 0);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
@@ -27,8 +37,7 @@ impl KeptInput {
     /// A copy of data, which counts until it is dropped.
     pub(crate) fn copy(&self, budget: &Budget, data: &Buf) -> Buf {
         let bytes = data.as_slice().to_vec();
-        self.0.fetch_add(bytes.len(), Ordering::Relaxed);
-        budget.change(0, bytes.len() as u32);
+        self.add(budget, bytes.len());
         Buf::from_owner(Copied { bytes, kept: self.clone(), budget: budget.clone() })
     }
 }
@@ -47,7 +56,6 @@ impl AsRef<[u8]> for Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        self.kept.0.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-        self.budget.change(self.bytes.len() as u32, 0);
+        self.kept.remove(&self.budget, self.bytes.len());
     }
 }

@@ -12,4 +12,5 @@ pub(crate) mod pressure;
 #[cfg_attr(not(test), expect(dead_code))]
 pub(crate) mod proxy;
 pub(crate) mod sessions;
+pub(crate) mod side;
 pub(crate) mod table;

@@ -3,7 +3,8 @@
 use crate::memory::Budget;
 use crate::words::id::Id;
 
-/// The output of a turn is charged in steps of so many bytes.
+/// The output of a turn is charged in steps of so many bytes, or of a sixteenth of the budget if
+/// that is less.
 const STEP: usize = 1 << 20;
 
 pub(crate) struct Pressure {
@@ -15,14 +16,18 @@ pub(crate) struct Pressure {
     /// How many more leases the program gets in this turn. Then data is copied out of its lease,
     /// so that a program which keeps all of them leaves some for the reads.
     pub(crate) leases: usize,
-    /// How many more bytes of output this turn takes before the engine looks at the budget again.
+    /// How many more bytes of output this turn takes before the engine looks at the budget again,
+    /// and how many there were.
     pub(crate) room: usize,
+    step: usize,
     /// What the output of this turn is charged.
     turn: u32,
     /// Connections that have stopped reading, and some that read again, and how many have stopped.
     pub(crate) throttled: Vec<Id>,
     pub(crate) stopped: usize,
-    /// Connections whose streams wait for memory, and how much each waits for.
+    /// Connections of which the program keeps input.
+    pub(crate) keepers: Vec<Id>,
+    /// Connections whose streams wait for memory.
     pub(crate) waiters: Vec<Id>,
 }
 
@@ -34,9 +39,11 @@ impl Pressure {
             is_touched: false,
             leases: 0,
             room: 0,
+            step: 0,
             turn: 0,
             throttled: Vec::new(),
             stopped: 0,
+            keepers: Vec::new(),
             waiters: Vec::new(),
         };
         pressure.look();
@@ -47,30 +54,39 @@ impl Pressure {
     pub(crate) fn look(&mut self) {
         self.share = self.budget.share();
         self.is_touched = self.budget.is_touched();
-        self.room = if self.is_touched { 0 } else { STEP };
+        self.step = if self.is_touched { 0 } else { STEP.min(self.budget.limit() / 16) };
+        self.room = self.step;
     }
 
-    /// Whether a connection takes `len` more bytes while the reserve is touched, so that it holds
+    /// Whether a connection takes `len` more bytes for which there is no `room`, so that it holds
     /// `waits`. The output of this turn is charged to no connection yet: each of `active` ones may
     /// have some.
     pub(crate) fn takes(&self, waits: usize, len: usize, active: usize) -> bool {
-        let is_full = self.budget.used().saturating_add(len) > self.budget.limit();
-        waits <= self.budget.least_share()
-            || !is_full && waits <= self.share.min(self.budget.share_of(active))
+        let used = self.budget.used() + self.step - self.room;
+        let is_full = used.saturating_add(len) > self.budget.limit();
+        let share = self.share.min(self.budget.share_of(active));
+        waits <= self.budget.least_share() || !is_full && (!self.is_touched || waits <= share)
     }
 
-    /// Charges output of this turn for which there is no `room`.
+    /// Takes output of this turn.
+    #[inline]
+    pub(crate) fn take(&mut self, len: usize) {
+        match self.room.checked_sub(len) {
+            Some(room) => self.room = room,
+            None => self.charge_turn(len),
+        }
+    }
+
     #[cold]
-    pub(crate) fn charge_turn(&mut self, bytes: usize) {
-        let before = if self.is_touched { 0 } else { STEP - self.room };
-        let bytes = u32::try_from(bytes + before).unwrap_or(u32::MAX);
+    fn charge_turn(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes + self.step - self.room).unwrap_or(u32::MAX);
         let now = self.turn.saturating_add(bytes);
         self.budget.change(self.turn, now);
         self.turn = now;
         self.look();
     }
 
-    /// The output of this turn is the watcher's now, and charged as what waits there.
+    /// The output of this turn is the watcher's, and charged as what waits there.
     pub(crate) fn end_turn(&mut self) {
         if self.turn > 0 {
             self.budget.change(std::mem::take(&mut self.turn), 0);

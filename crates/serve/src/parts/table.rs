@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use windlass::{Buf, Source, Ticket};
 
-use crate::handles::stream::Link;
 use crate::parts::files::Files;
 use crate::parts::kept::KeptInput;
+use crate::parts::side::StreamSide;
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::{Id, LOOP_BITS};
@@ -186,12 +186,14 @@ pub(crate) struct Active {
     pub(crate) held_bytes: usize,
     /// How many bytes are charged to the budget, and how many of them to the connection's cap.
     pub(crate) charged: u32,
-    /// Where it stands among the holders of its size.
+    /// How many bytes it holds as a holder, with those that are `kept`, and where it stands among
+    /// the holders of this size.
+    pub(crate) holding: u32,
     held_at: u32,
     /// What the program has charged to it.
     pub(crate) by_program: u32,
-    /// The bytes of its input that the program keeps in memory of the heap. They are charged to the
-    /// budget by themselves.
+    /// The bytes of its input that the program keeps in memory of the heap, or has not read from
+    /// its stream. They are charged to the budget by themselves.
     pub(crate) kept: Option<KeptInput>,
     pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
@@ -207,7 +209,7 @@ pub(crate) struct Active {
     /// Whether it has a write deadline, which goes when the output is sent.
     pub(crate) timed: bool,
     /// Where its bytes go, if the program has made a stream of it.
-    pub(crate) stream: Option<Arc<Link>>,
+    pub(crate) stream: Option<Arc<dyn StreamSide>>,
     /// The files that it sends, and the output between them.
     pub(crate) files: Option<Box<Files>>,
 }
@@ -229,8 +231,9 @@ impl Active {
     }
 
     /// How many bytes the connection holds, for the comparison with its share.
-    pub(crate) fn holds(&self) -> usize {
-        self.charged as usize + self.kept.as_ref().map_or(0, KeptInput::bytes)
+    pub(crate) fn holds(&self) -> u32 {
+        let kept = self.kept.as_ref().map_or(0, KeptInput::bytes);
+        self.charged.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))
     }
 
     /// How many bytes of buffers waited when the engine last looked, without the corked ones.
@@ -256,8 +259,10 @@ pub(crate) struct Table<S> {
     spare: Vec<Box<Active>>,
     /// The least number of them since the last `trim`.
     least_spare: usize,
-    /// The connections that are charged bytes, by the number of bits of the charge.
+    /// The connections that hold bytes, by the number of bits of their number.
     holders: [Vec<u32>; 33],
+    /// Where the next look at a long list of them begins.
+    look_from: usize,
     /// The first vacant place.
     pub(crate) vacant: u32,
     pub(crate) len: usize,
@@ -290,6 +295,7 @@ impl<S> Table<S> {
             spare: Vec::new(),
             least_spare: 0,
             holders: std::array::from_fn(|_| Vec::new()),
+            look_from: 0,
             vacant: NIL,
             len: 0,
             next: 1 << LOOP_BITS | loop_index as u64,
@@ -510,7 +516,7 @@ impl<S> Table<S> {
         let at = self.place(index).active;
         if let Some(active) = self.active.get(at as usize)
             && active.swept.is_none()
-            && active.charged == 0
+            && active.holding == 0
             && active.is_over()
         {
             self.release(index);
@@ -548,13 +554,14 @@ impl<S> Table<S> {
         self.holders.iter_mut().for_each(trim);
     }
 
-    /// Notes a new charge of a connection with an active part. Returns whether it has become a
-    /// holder of bytes (1), or is none any more (-1).
-    pub(crate) fn hold(&mut self, index: u32, charged: u32) -> isize {
+    /// Notes how many bytes a connection with an active part holds now. Returns whether it has
+    /// become a holder of bytes (1), or is none any more (-1).
+    pub(crate) fn hold(&mut self, index: u32) -> isize {
         let at = self.place(index).active as usize;
         let Some(active) = self.active.get_mut(at) else { return 0 };
-        let before = std::mem::replace(&mut active.charged, charged);
-        let (old, new) = (class(before), class(charged));
+        let now = active.holds();
+        let before = std::mem::replace(&mut active.holding, now);
+        let (old, new) = (class(before), class(now));
         if old == new {
             return 0;
         }
@@ -573,19 +580,37 @@ impl<S> Table<S> {
         isize::from(new > 0) - isize::from(old > 0)
     }
 
-    /// One of the connections that are charged most, to a factor of two, if it is charged more than
-    /// `share`.
-    pub(crate) fn largest_holder(&self, share: usize) -> Option<u32> {
+    /// A connection ends or leaves, whatever the program keeps of it. As `hold`.
+    pub(crate) fn hold_nothing(&mut self, index: u32) -> isize {
+        if let Some(active) = self.active_of(index) {
+            active.kept = None;
+        }
+        self.hold(index)
+    }
+
+    pub(crate) fn has_holders(&self) -> bool {
+        self.holders.iter().any(|holders| !holders.is_empty())
+    }
+
+    /// One of the connections that hold most, to a factor of two, if it holds more than `share`.
+    pub(crate) fn largest_holder(&mut self, share: usize) -> Option<u32> {
         let lowest = class(u32::try_from(share).unwrap_or(u32::MAX));
-        let is_above = |index: &&u32| {
-            let at = self.place(**index).active as usize;
-            self.active[at].charged as usize > share
-        };
-        // Above the size of the share each one is above it. Beside it, one look has a bound.
-        let holders = (lowest..33).rev().filter(|class| !self.holders[*class].is_empty());
-        holders
-            .take(2)
-            .find_map(|size| self.holders[size].iter().rev().take(LOOKS).find(is_above).copied())
+        // Above the size of the share each one is above it.
+        let larger = (lowest + 1..33).rev().find_map(|size| self.holders[size].last());
+        if larger.is_some() {
+            return larger.copied();
+        }
+        // One look at those beside it has a bound, and the next one goes on from there.
+        let beside = &self.holders[lowest];
+        for _ in 0..beside.len().min(LOOKS) {
+            self.look_from = (self.look_from + 1) % beside.len();
+            let index = beside[self.look_from];
+            let at = self.place(index).active as usize;
+            if self.active[at].holding as usize > share {
+                return Some(index);
+            }
+        }
+        None
     }
 }
 
@@ -626,6 +651,7 @@ impl Active {
         (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
         (self.since, self.cause) = (None, None);
         (self.drain, self.timed, self.by_program) = (None, false, 0);
+        (self.charged, self.holding) = (0, 0);
         (self.stream, self.files, self.kept) = (None, None, None);
     }
 }

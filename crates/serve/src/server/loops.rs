@@ -502,6 +502,7 @@ impl<H: Handler> ServerLoop<H> {
 
     /// As `Engine::flush`, with the callbacks around each write.
     fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.engine.end_turns_output();
         // The callbacks may write to any connection, also to one that was looked at already.
         loop {
             if let Some((index, amount)) = self.engine.next_fresh() {
@@ -545,8 +546,7 @@ impl<H: Handler> ServerLoop<H> {
             let remaining = self.engine.waiting(id);
             self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
             if self.engine.state(id).is_some() && self.engine.sendable(index) > 0 {
-                // It is sent first. What else the program wants of the connection comes after it.
-                return self.engine.dirty(index);
+                return; // It is sent first: the connection is in the list again.
             }
         }
         self.engine.carry_out(watcher, index);

@@ -14,8 +14,9 @@ use super::threads::named;
 use super::{MOST_LOOPS, Prepared, invalid};
 
 use crate::handles::remote::Remote;
-use crate::handles::threads::{Given, Start, Threads};
+use crate::handles::threads::{Start, Threads};
 use crate::handles::work::Executor;
+use crate::inbox::Given;
 use crate::memory::Budget;
 use crate::words::balance::Balance;
 use crate::words::config::Config;

@@ -46,8 +46,9 @@ pub struct Limits {
     /// The most bytes of output that may wait for a connection, from all threads together. For a
     /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB.
     pub cap: usize,
-    /// The most bytes that may wait in all loops together: output, datagrams, and data that is held
-    /// back. See [`Budget`](crate::Budget). At least 256.
+    /// The most bytes that may wait in all loops together: output, datagrams, data that is held
+    /// back or that the program keeps, and what it [charges](crate::Engine::charge).
+    /// [`Budget`](crate::Budget) says how they are shared out. At least 256.
     pub memory: usize,
     /// How long a session may hear nothing from its peer. What the session sends does not count:
     /// nothing shows that it arrives.
