@@ -36,6 +36,7 @@ every_driver! {
     a_sweep_in_place_of_a_refused_wait_lets_a_detach_go_on
     a_connection_that_cannot_be_read_opens_and_closes
     what_postwrite_writes_is_sent_before_the_close
+    a_connection_reads_on_after_postwrite_has_written
     a_shutdown_waits_for_farewells
     writes_of_the_last_turn_are_in_the_report
     a_state_that_cannot_be_made_ends_no_other_connection
@@ -459,6 +460,56 @@ fn what_postwrite_writes_is_sent_before_the_close<T: Harness>() {
     assert!(heard.len() == 23 && heard.ends_with(b"bye"), "{heard:?}");
     bench.until("it is closed", |bench| bench.running.engine().is_empty());
     assert_eq!(bench.running.report().counts.ends.closed, 1);
+}
+
+/// Pauses at the first data, goes on when it is woken, and answers in two parts.
+#[derive(Default)]
+struct Halves {
+    id: Option<Id>,
+    /// Whether the second part is due.
+    is_half: bool,
+}
+
+impl Handler for Halves {
+    type State = ();
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        if self.id.replace(c.id()).is_none() {
+            c.pause();
+        } else {
+            c.write(data);
+            self.is_half = true;
+        }
+        Action::None
+    }
+    fn postwrite(&mut self, c: &mut Conn<'_, ()>, _: usize, _: usize) -> Action {
+        if std::mem::take(&mut self.is_half) {
+            c.write("+");
+        }
+        Action::None
+    }
+    fn wake(&mut self, c: &mut Conn<'_, ()>) -> Action {
+        c.resume();
+        Action::None
+    }
+}
+
+fn a_connection_reads_on_after_postwrite_has_written<T: Harness>() {
+    let server = Server::new(|_| Halves::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let client = bench.connect();
+    bench.say(client, "1");
+    bench.until("it pauses", |bench| bench.running.handler().id.is_some());
+    bench.say(client, "2");
+    // This data is held back, and the read stops.
+    let end = bench.watcher.update_now() + T::span(5.0);
+    while bench.watcher.update_now() < end {
+        bench.turn(T::span(1.0));
+    }
+    let id = bench.running.handler().id.expect("it has paused");
+    assert!(bench.running.remote().wake(id));
+    bench.until("it is answered", |bench| bench.client(client).heard == b"2+");
+    bench.say(client, "3");
+    bench.until("it reads on", |bench| bench.client(client).heard == b"2+3+");
 }
 
 /// A refused client that stays takes no longer than a close that lingers, and leaves nothing.

@@ -470,7 +470,7 @@ impl<S> Engine<S> {
 
     /// Puts a connection into the list that `flush` looks at.
     #[inline]
-    fn dirty(&mut self, index: u32) {
+    pub(crate) fn dirty(&mut self, index: u32) {
         let id = self.table.id(index);
         let place = self.table.place_mut(index);
         if place.flags & DIRTY == 0 {

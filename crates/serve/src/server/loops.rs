@@ -546,7 +546,8 @@ impl<H: Handler> ServerLoop<H> {
             let remaining = self.engine.waiting(id);
             self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
             if self.engine.state(id).is_some() && self.engine.sendable(index) > 0 {
-                return; // It is sent first: the connection is in the list again.
+                // It is sent first. What else the program wants of the connection comes after it.
+                return self.engine.dirty(index);
             }
         }
         self.engine.carry_out(watcher, index);
