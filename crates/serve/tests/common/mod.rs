@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
 
 pub mod engine;
+pub mod hosts;
 pub mod refusing;
 #[cfg(unix)]
 pub mod scene;
