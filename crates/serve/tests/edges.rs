@@ -38,6 +38,7 @@ every_driver! {
     what_postwrite_writes_is_sent_before_the_close
     a_connection_reads_on_after_postwrite_has_written
     a_shutdown_waits_for_farewells
+    a_farewell_without_a_close_ends_with_a_reset
     writes_of_the_last_turn_are_in_the_report
     a_state_that_cannot_be_made_ends_no_other_connection
     tokens_of_the_program_come_back
@@ -231,10 +232,14 @@ fn small_writes_of_other_threads_are_bounded<T: Harness>() {
 
 /// An engine on a driver that refuses.
 fn refusing<T: Harness>(limits: Limits) -> (Loop<Refusing<T::Driver>>, Orders) {
+    refusing_with::<T>(Config::new().limits(limits))
+}
+
+fn refusing_with<T: Harness>(config: Config) -> (Loop<Refusing<T::Driver>>, Orders) {
     let orders = Orders::default();
     let driver = T::watcher(Watcher::builder()).into_driver();
     let watcher = Watcher::with_driver(Refusing::new(driver, orders.clone()));
-    (Loop::on(watcher, Config::new().limits(limits)), orders)
+    (Loop::on(watcher, config), orders)
 }
 
 fn a_refused_accept_is_tried_again<T: Harness>() {
@@ -522,6 +527,23 @@ fn a_shutdown_waits_for_farewells<T: Harness>() {
     bench.running.remote().shutdown();
     bench.until("it is over", |bench| bench.running.is_over());
     bench.until("its source is gone", |bench| bench.watcher.counters().sources <= 1);
+}
+
+/// The close behind a farewell is refused: a part of the farewell is sent, and no more.
+fn a_farewell_without_a_close_ends_with_a_reset<T: Harness>() {
+    let farewell: &'static [u8] = vec![b'f'; 20 << 20].leak();
+    let limits = no_limits().connections(0).linger(Duration::ZERO);
+    let (mut l, orders) = refusing_with::<T>(Config::new().limits(limits).farewell(farewell));
+    orders.refuse(OpCode::Close, 1);
+    let client = l.client();
+    l.until("it is refused", |l| l.engine.counts().refused == 1);
+    assert_eq!(orders.refused(), 1);
+    l.watcher.submit(Op::read(client).multishot().token(1)).expect("a read");
+    l.until("the client hears the end", |l| {
+        l.foreign.iter().any(|c| c.code() == OpCode::Read && !c.has_more())
+    });
+    let end = l.foreign.iter().find(|c| c.code() == OpCode::Read && !c.has_more());
+    assert!(matches!(end, Some(c) if c.result.is_err()), "a clean end: {end:?}");
 }
 
 /// Tells the others when a connection has ended.

@@ -136,6 +136,10 @@ impl<S> Engine<S> {
             }
         }
         if watcher.submit(Op::close(source).token(token)).is_err() {
+            if watcher.queued_bytes(source).unwrap_or(0) > 0 {
+                // The peer must not take a part of the farewell for all of it.
+                reset_at_close(watcher, source);
+            }
             watcher.abort(source);
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use windlass::driver::swap::Pool;
 use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
-use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
+use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{
     Address, Buf, Complete, Completion, Completions, Counters, Error, ErrorKind, Handle, Limit, Op,
     Refusal, Refused, Source, Submit, Submitter, Ticket,
@@ -133,6 +133,7 @@ impl<D: Driver> Driver for Refusing<D> {
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
         fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Refusal>;
+        fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
     }
