@@ -18,6 +18,7 @@ every_driver! {
     peers_that_never_read_leave_the_others_alone
     paused_peers_take_no_buffers_from_others
     a_program_that_keeps_all_input_stops_only_its_sender
+    two_buffers_are_enough_for_a_program_that_keeps_them
     what_a_program_charges_counts
     the_output_of_one_turn_counts
     a_peer_that_has_ended_its_side_has_a_limit_of_time
@@ -233,6 +234,22 @@ fn a_program_that_keeps_all_input_stops_only_its_sender<T: Harness>() {
         bench.running.handler().kept.clear();
         bench.running.engine().budget().used() == 0
     });
+}
+
+/// The program kept a part of each buffer. The one at hand counted as free, and was the last one.
+fn two_buffers_are_enough_for_a_program_that_keeps_them<T: Harness>() {
+    let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(8 << 10);
+    let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new()));
+    let (greedy, honest) = (bench.connect(), bench.connect());
+    for round in 1..20 {
+        bench.say(greedy, vec![b'k'; 1000]);
+        bench.until("the program keeps it", |bench| {
+            let kept = &bench.running.handler().kept;
+            kept.iter().map(|data| data.len()).sum::<usize>() == 1000 * round
+        });
+    }
+    bench.say(honest, "hello");
+    turns_until::<T, _>(&mut bench, honest, 2);
 }
 
 fn what_a_program_charges_counts<T: Harness>() {
