@@ -73,6 +73,7 @@ const SERVE: Floors = Floors {
             "parts",
             &[
                 "parts::proxy",
+                "parts::transport",
                 "parts::files",
                 "parts::deadlines",
                 "parts::datagrams",

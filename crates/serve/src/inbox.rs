@@ -12,10 +12,8 @@ use crate::memory::Budget;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::Heads;
+use crate::parts::transport::Accepted;
 use crate::words::id::Id;
-
-/// An accepted connection, and the number of its listener.
-pub(crate) type Given = (Handle, usize);
 
 /// What becomes a connection.
 pub(crate) enum Target {
@@ -85,10 +83,8 @@ pub(crate) enum Command {
     Wake(Id),
     Write(Id, Buf),
     Close(Id),
-    /// A connection that another loop has accepted, and the number of its listener.
-    Adopt(Handle, usize),
-    /// A connection for which another server had no room, and the number of its listener.
-    PassedOn(Handle, usize),
+    /// A connection that another loop has accepted, also one of another server.
+    Adopt(Accepted),
     /// A connection for which there is no thread.
     TurnAway(Handle),
     /// A connection that a thread hands over.
@@ -110,7 +106,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it brings a connection that is to be served.
     pub(crate) fn is_connection(&self) -> bool {
-        matches!(self, Command::Adopt(..) | Command::PassedOn(..) | Command::Take(_))
+        matches!(self, Command::Adopt(_) | Command::Take(_))
     }
 }
 
@@ -139,11 +135,11 @@ impl Shared {
     }
 
     /// Gives the loop a connection to serve, or to turn away. If the loop is over, it closes.
-    pub(crate) fn take_over(&self, (handle, listener): Given, serves: bool) {
+    pub(crate) fn take_over(&self, accepted: Accepted, serves: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
         let command = match serves {
-            true => Command::Adopt(handle, listener),
-            false => Command::TurnAway(handle),
+            true => Command::Adopt(accepted),
+            false => Command::TurnAway(accepted.handle),
         };
         if self.post(command).is_err() {
             self.load.fetch_sub(1, Ordering::Relaxed);
@@ -157,7 +153,7 @@ impl Shared {
         if inbox.closed || inbox.stops && begins {
             return Err(command);
         }
-        if matches!(command, Command::Adopt(..) | Command::PassedOn(..)) {
+        if matches!(command, Command::Adopt(_)) {
             if inbox.accepted >= MOST_ACCEPTED {
                 return Err(command);
             }

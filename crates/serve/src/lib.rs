@@ -21,6 +21,7 @@
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
 //! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
 //! | connections to other servers | [`Engine::connect`], [`Remote::connect`] |
+//! | the clients of a proxy in front of the server | [`Config::proxy`], [`net::Proxy`] |
 //! | a UDP client | [`Engine::connect_datagram`], [`Remote::connect_datagram`] |
 //! | each peer of a UDP socket as a connection | [`Config::udp_sessions`] |
 //! | two servers that share a listener | [`Engine::overflow_to`] |

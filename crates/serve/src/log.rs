@@ -119,7 +119,9 @@ pub enum LogEvent<'a> {
         /// The error.
         error: ErrorKind,
     },
-    /// An accepted connection was not opened. [`Level::Warn`]; [`Level::Debug`] during a shutdown.
+    /// An accepted connection was not opened. [`Level::Warn`]; [`Level::Debug`] during a shutdown,
+    /// and if the peer has ended it in its handshake, as health checks do; [`Level::Info`] if the
+    /// handshake has taken too long.
     Refused {
         /// The listener that has accepted it, if it is known: not if a thread could not begin.
         listener: Option<usize>,
@@ -245,6 +247,15 @@ pub enum RefusedBecause {
     Rejected(Reason),
     /// The default of the program's state has panicked.
     Panicked,
+    /// Its peer is in none of the [networks](crate::net::Proxy::from) of the listener's proxies.
+    Network,
+    /// It begins with no [header of a proxy](crate::Config::proxy) that the listener takes, for
+    /// this reason.
+    Header(&'static str),
+    /// It has ended before its whole header had come: [`Cause::Eof`] and [`Cause::Os`] by its peer,
+    /// [`Cause::ReadTimeout`] after [`Proxy::timeout`](crate::net::Proxy::timeout), or as in
+    /// [`LogEvent::Closed`].
+    Handshake(Cause),
     /// The server shuts down.
     Shutdown,
 }
@@ -354,9 +365,14 @@ impl LogEvent<'_> {
         match self {
             LogEvent::Panicked { .. }
             | LogEvent::JobFailed { error: JobError::Panicked(_), .. } => Level::Error,
-            LogEvent::Refused { cause: RefusedBecause::Shutdown, .. } => Level::Debug,
+            LogEvent::Refused { cause, .. } => match cause {
+                RefusedBecause::Shutdown | RefusedBecause::Handshake(Cause::Eof | Cause::Os(_)) => {
+                    Level::Debug
+                }
+                RefusedBecause::Handshake(Cause::ReadTimeout) => Level::Info,
+                _ => Level::Warn,
+            },
             LogEvent::AcceptFailed { .. }
-            | LogEvent::Refused { .. }
             | LogEvent::Throttled { .. }
             | LogEvent::OptionRefused { .. }
             | LogEvent::JobFailed { .. } => Level::Warn,

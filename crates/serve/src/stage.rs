@@ -11,7 +11,7 @@
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
 //! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
-//! | handshake | the limit of the handshake | nothing | [`Cause::ReadTimeout`] | a reset |
+//! | handshake | [`Proxy::timeout`] | nothing | that of [`RefusedBecause::Handshake`] | a reset |
 //! | open | [`Limits::idle`] | a byte, either way | [`Cause::Idle`] | an end of file |
 //! | output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
 //! | half-closed | as open | as open | as open | as open |
@@ -25,6 +25,11 @@
 //! time. Whatever ends a connection, the peer gets an end of file only if the system has all bytes
 //! of the output, and else a reset.
 //!
+//! A connection in its handshake is none of the program's yet. Whatever ends it, the program gets
+//! no event, and the log is told of a refused connection.
+//!
+//! [`Proxy::timeout`]: crate::net::Proxy::timeout
+//! [`RefusedBecause::Handshake`]: crate::log::RefusedBecause::Handshake
 //! [`Limits::connect`]: crate::Limits::connect
 //! [`Limits::idle`]: crate::Limits::idle
 //! [`Limits::write_stall`]: crate::Limits::write_stall
@@ -65,8 +70,7 @@ pub(crate) enum Stage {
 pub(crate) enum Step {
     /// The connect has succeeded. The transport has a handshake, or not.
     Connected,
-    /// The handshake is done. (No transport has one yet.)
-    #[cfg_attr(not(test), expect(dead_code))]
+    /// The handshake is done.
     Agreed,
     /// One side has ended, and the other one goes on.
     SideEnded,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloc::{allocations, live_bytes};
+use windlass::net::ListenOptions;
 use windlass::{Buf, Completions, Op, Watcher};
+use windlass_serve::net::Proxy;
 use windlass_serve::{
     Action, Config, Conn, Engine, Event, Handler, Id, Limits, Server, ServerLoop,
 };
@@ -132,6 +134,68 @@ fn an_idle_connection_takes_32_bytes_more_than_a_source() {
     // The engine itself, its lists, and the ends of its chunks: some kilobytes in all.
     assert!(more <= 32.0 + 8192.0 / count as f64, "{more:.1} bytes more");
     assert_eq!(engine.len(), count as usize);
+}
+
+/// What idle connections of a listener take, with the sources, by a setting for proxies.
+fn accepted_bytes(proxy: Option<&'static Proxy>, header: &[u8]) -> isize {
+    let mut config = Config::new();
+    config.proxy = proxy;
+    let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine = Engine::<()>::new(config);
+    let local = ([127, 0, 0, 1], 0);
+    let listener = engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+    let address = watcher.local_address(engine.listeners()[listener]).unwrap().ip().unwrap();
+    let (mut done, mut opened) = (Completions::new(), 0);
+    let mut clients = Vec::with_capacity(STEPS * STEP);
+    let mut turn = |watcher: &mut Watcher, engine: &mut Engine<()>| {
+        watcher.wait_timeout(&mut done, Duration::from_secs(20)).unwrap();
+        for completion in done.drain(..) {
+            let _ = engine.complete(watcher, completion); // or it is a nop of the test
+        }
+        while let Some(event) = engine.next_event(watcher) {
+            opened += usize::from(matches!(event, Event::Opened { .. }));
+        }
+        engine.flush(watcher);
+        opened
+    };
+    let before = live_bytes();
+    let half = header.len() / 2;
+    for _ in 0..STEPS {
+        let first = clients.len();
+        for _ in 0..STEP {
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(&header[..half]).unwrap();
+            clients.push(client);
+        }
+        while engine.len() < clients.len() || engine.budget().used() < STEP * half {
+            turn(&mut watcher, &mut engine);
+        }
+        for client in &mut clients[first..] {
+            client.write_all(&header[half..]).unwrap();
+        }
+        loop {
+            watcher.submit(Op::nop()).unwrap(); // all may be open already
+            if turn(&mut watcher, &mut engine) == clients.len() {
+                break;
+            }
+        }
+    }
+    assert_eq!((engine.len(), engine.budget().used()), (STEPS * STEP, 0));
+    live_bytes() - before
+}
+
+/// A connection that a proxy has passed on costs what any other costs, once its header is read.
+#[test]
+fn an_idle_connection_behind_a_proxy_takes_no_more() {
+    windlass::fd::raise_max_open_files().expect("a limit");
+    let proxy: &Proxy = Box::leak(Box::new(Proxy::v1().from("0.0.0.0/0".parse().unwrap())));
+    let plain = accepted_bytes(None, b"");
+    let header = b"PROXY TCP4 192.0.2.1 192.0.2.2 4567 80\r\n";
+    let proxied = accepted_bytes(Some(proxy), header);
+    let count = (STEPS * STEP) as isize;
+    println!("{} bytes a connection, {} behind a proxy", plain / count, proxied / count);
+    // The spare active parts of one batch, and the table of its handshakes.
+    assert!(proxied - plain < 16 * count, "{} bytes more", proxied - plain);
 }
 
 /// Writes one message to all connections when one of them is woken.

@@ -4,8 +4,6 @@
 
 mod common;
 
-use std::net::TcpListener;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use common::engine::Loop;
@@ -14,8 +12,7 @@ use common::{Bench, Harness, bench};
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, Keepalive, SocketOption};
 use windlass::{Source, Watcher};
-use windlass_serve::net::Proxy;
-use windlass_serve::{Action, Config, Conn, Engine, Handler, Id, Origin, Server};
+use windlass_serve::{Action, Config, Conn, Handler, Id, Origin, Server};
 
 every_driver! {
     connections_have_the_options_of_the_configuration
@@ -207,35 +204,4 @@ fn the_memory_of_reads_is_used_again<T: Harness>() {
     }
     let places = bench.running.handler().places.len();
     assert!(places < 1000, "{places} places for 2000 messages");
-}
-
-/// A listener that ignored the setting would take connections from everybody.
-#[test]
-fn a_listener_does_not_ignore_the_setting_for_proxies() {
-    static PROXY: LazyLock<Proxy> = LazyLock::new(Proxy::v1);
-    let mut watcher = Watcher::new().unwrap();
-    let mut engine = Engine::<()>::new(Config::new().proxy(&PROXY));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let error = engine.add_listener(&mut watcher, listener).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
-    assert!(engine.listeners().is_empty());
-    TcpListener::bind(address).expect("the listener is closed");
-}
-
-#[test]
-fn an_address_does_not_ignore_the_setting_for_proxies() {
-    struct Nothing;
-    impl Handler for Nothing {
-        type State = ();
-    }
-    let start = |address: &str| {
-        let server = Server::new(|_| Nothing).listen(address).unwrap();
-        server.start_on(&mut Watcher::new().unwrap()).map(drop)
-    };
-    for version in ["v1", "v2", "any"] {
-        let error = start(&format!("tcp://127.0.0.1:0?proxy={version}")).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{version}");
-    }
-    start("tcp://127.0.0.1:0?proxy=false").unwrap();
 }

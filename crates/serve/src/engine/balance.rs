@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use windlass::Handle;
-
 use crate::engine::Engine;
 use crate::handles::threads::Threads;
 use crate::inbox::{Command, Shared};
+use crate::parts::transport::Accepted;
 use crate::words::balance::Balance;
 
 /// Chooses a loop for each accepted connection.
@@ -26,11 +25,11 @@ pub(crate) struct Balancer {
 /// Where an accepted connection is served.
 pub(crate) enum Choice {
     /// By this loop.
-    Here(Handle),
+    Here(Accepted),
     /// By another loop, or by a thread.
     Elsewhere,
     /// There is no room.
-    Nowhere(Handle),
+    Nowhere(Accepted),
 }
 
 impl Balancer {
@@ -59,41 +58,41 @@ impl Balancer {
 
 impl<S> Engine<S> {
     /// Chooses the loop or the thread of an accepted connection.
-    pub(crate) fn balance(&mut self, mut handle: Handle, listener: usize) -> Choice {
+    pub(crate) fn balance(&mut self, mut accepted: Accepted) -> Choice {
         let Some(balancer) = &mut self.entrance.balancer else {
             self.count_load(1);
-            return Choice::Here(handle);
+            return Choice::Here(accepted);
         };
         if self.entrance.refuses {
             self.count_load(1);
-            return Choice::Here(handle); // which counts it
+            return Choice::Here(accepted); // which counts it
         }
         if let Some(threads) = &balancer.threads {
-            match threads.give((handle, listener)) {
+            match threads.give(accepted) {
                 Ok(()) => return Choice::Elsewhere,
-                Err(given) => handle = given.0,
+                Err(given) => accepted = given,
             }
             if !threads.is_mixed() {
                 self.count_load(1);
-                return Choice::Nowhere(handle);
+                return Choice::Nowhere(accepted);
             }
         }
-        if balancer.kept.get(listener) == Some(&true) {
+        if balancer.kept.get(accepted.listener()) == Some(&true) {
             self.count_load(1);
-            return Choice::Here(handle);
+            return Choice::Here(accepted);
         }
         let chosen = balancer.choose();
         let shared = &balancer.loops[chosen];
         shared.load.fetch_add(1, Ordering::Relaxed);
         if chosen == balancer.own {
-            return Choice::Here(handle);
+            return Choice::Here(accepted);
         }
-        match shared.post(Command::Adopt(handle, listener)) {
+        match shared.post(Command::Adopt(accepted)) {
             // That loop is over. This one serves the connection, or refuses it in the shutdown.
-            Err(Command::Adopt(handle, _)) => {
+            Err(Command::Adopt(accepted)) => {
                 shared.load.fetch_sub(1, Ordering::Relaxed);
                 self.count_load(1);
-                Choice::Here(handle)
+                Choice::Here(accepted)
             }
             _ => Choice::Elsewhere,
         }

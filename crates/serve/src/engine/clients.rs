@@ -84,7 +84,7 @@ impl<S> Engine<S> {
     }
 
     fn insert_client(&mut self, to: &Address, state: S) -> Id {
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING | READING, state) else {
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING | READING, Some(state)) else {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);

@@ -273,7 +273,12 @@ impl<S> Engine<S> {
         let source = self.table.place(index).source;
         let queued = self.queued(watcher, index);
         let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
-        if queued > 0 || self.table.active_of(index).is_some_and(|active| unsent(active)) {
+        // A proxy learns by the reset that nobody has seen its client. (One that has ended its side
+        // has only looked whether the server is there.)
+        let place = self.table.place(index);
+        let was_not_seen = place.stage == Stage::Handshake && cause != Cause::Eof;
+        let has_unsent = queued > 0 || self.table.active_of(index).is_some_and(|a| unsent(a));
+        if has_unsent || was_not_seen {
             reset_at_close(watcher, source);
         }
         watcher.abort(source);
@@ -322,6 +327,9 @@ impl<S> Engine<S> {
                 self.fail(watcher, id.index(), Cause::Shutdown);
             }
         }
+        for index in self.entrance.transports.indices() {
+            self.fail(watcher, index, Cause::Shutdown);
+        }
         self.close_inbox_unless(|_| false);
         for request in std::mem::take(&mut self.work.wanted) {
             if let Request::CancelJob(ticket) = request {
@@ -369,7 +377,9 @@ impl<S> Engine<S> {
         self.recharge(index);
         self.let_go(index);
         let age = self.table.age(index, watcher.now());
-        let Some(state) = self.table.remove(index) else { return };
+        let Some(state) = self.table.remove(index) else {
+            return self.end_handshake(index, cause);
+        };
         self.counts.closed(cause);
         self.count_load(-1);
         if self.config.log.is_some() {

@@ -15,6 +15,7 @@ use crate::parts::moves::Moved;
 use crate::parts::table::{
     CONNECTING, DRAINING, ENDED, FINISHING, HELD, MOST, PAUSED, READING, SHUTTING, STOPPED, WOKEN,
 };
+use crate::parts::transport::Accepted;
 use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::{Event, Origin};
@@ -32,10 +33,8 @@ pub(crate) enum Pending {
     EmptyFile(Id),
     Wake(Id),
     Opened(Id, Option<SocketAddr>),
-    /// A connection that another loop has accepted, and the number of its listener.
-    Adopt(Handle, usize),
-    /// A connection for which another server had no room, and the number of its listener.
-    PassedOn(Handle, usize),
+    /// A connection that another loop has accepted, also one of another server.
+    Adopt(Accepted),
     /// A connection for which there is no thread.
     TurnAway(Handle),
     /// The first datagram of a session.
@@ -165,6 +164,9 @@ impl<S: Default> Engine<S> {
         }
         let place = self.table.find(index, completion.source)?;
         let flags = place.flags;
+        if place.stage == Stage::Handshake {
+            return self.handshake_read(watcher, index, completion);
+        }
         self.take_other(watcher, index, flags, completion)
     }
 
@@ -346,18 +348,13 @@ impl<S: Default> Engine<S> {
                     return Some(Event::Opened { id, origin });
                 }
                 Pending::Opened(..) => {}
-                Pending::Adopt(handle, listener) => {
-                    if let Some(event) = self.open(watcher, handle, listener) {
+                Pending::Adopt(accepted) => {
+                    if let Some(event) = self.open(watcher, accepted) {
                         return Some(event);
                     }
                 }
                 // The server makes its callback.
                 Pending::Take(moved) => self.outside.arrivals.push_back(moved),
-                Pending::PassedOn(handle, listener) => {
-                    if let Some(event) = self.open_here(watcher, handle, listener) {
-                        return Some(event);
-                    }
-                }
                 Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
                 Pending::Heard(id, data) => {
                     if self.table.lives(id)

@@ -15,10 +15,12 @@ use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
 use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, READING, STOPPED, WOKEN};
+use crate::parts::transport::{Accepted, Door};
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
+use crate::words::proxy::Versions;
 
 /// How long a listener that has failed waits before it accepts again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -37,15 +39,14 @@ impl<S: Default> Engine<S> {
     ///   [`Config`](crate::Config).
     /// - As for [`Watcher::submit`]: the watcher refuses the first accept.
     /// - `Other`: the engine has 65,536 listeners already.
+    /// - `InvalidInput`: [`Config::proxy`](crate::Config::proxy) lists no networks.
     pub fn listen<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         address: impl Into<Address>,
         options: ListenOptions,
     ) -> io::Result<usize> {
-        let source = watcher.listen_with(address, options)?;
-        self.entrance.has_stopped = false;
-        self.accept_from(watcher, source)
+        self.listen_as(watcher, address, options, None)
     }
 
     /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example. A
@@ -62,9 +63,21 @@ impl<S: Default> Engine<S> {
         watcher: &mut Watcher<D>,
         listener: impl Into<Handle>,
     ) -> io::Result<usize> {
-        let source = watcher.attach(listener)?;
+        self.add_handle(watcher, listener.into())
+    }
+
+    /// As `listen`; `versions` are those of the address, if it names any.
+    pub(crate) fn listen_as<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        address: impl Into<Address>,
+        options: ListenOptions,
+        versions: Option<Versions>,
+    ) -> io::Result<usize> {
+        let door = self.door(versions)?;
+        let source = watcher.listen_with(address, options)?;
         self.entrance.has_stopped = false;
-        self.accept_from(watcher, source)
+        self.accept_from(watcher, source, door)
     }
 
     /// The sources of the listeners and of the datagram sockets, by their numbers: for
@@ -99,12 +112,20 @@ impl<S: Default> Engine<S> {
                 if !more {
                     self.accept_again(watcher, listener);
                 }
-                match self.balance(handle, listener) {
-                    Choice::Here(handle) => self.open(watcher, handle, listener),
+                let door = self.entrance.transports.door(listener);
+                let accepted = Accepted::new(handle, listener, door);
+                // Before it takes the place, or the thread, of one that is let in.
+                if !self.is_let_in(watcher, &accepted) {
+                    self.count_load(1);
+                    self.did_not_open(accepted.origin(), RefusedBecause::Network);
+                    return None;
+                }
+                match self.balance(accepted) {
+                    Choice::Here(accepted) => self.open(watcher, accepted),
                     Choice::Elsewhere => None,
-                    Choice::Nowhere(handle) => {
-                        if let Err(handle) = self.pass_on(handle, listener) {
-                            self.turn_away(watcher, handle, Some(listener));
+                    Choice::Nowhere(accepted) => {
+                        if let Err(accepted) = self.pass_on(accepted) {
+                            self.turn_away(watcher, accepted.handle, Some(listener));
                         }
                         None
                     }
@@ -130,16 +151,15 @@ impl<S: Default> Engine<S> {
     pub(crate) fn open<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        handle: Handle,
-        listener: usize,
+        accepted: Accepted,
     ) -> Option<Event<S>> {
-        if !self.has_room() && !self.entrance.refuses {
-            return match self.pass_on(handle, listener) {
+        if !accepted.is_passed_on && !self.has_room() && !self.entrance.refuses {
+            return match self.pass_on(accepted) {
                 Ok(()) => None,
-                Err(handle) => self.open_here(watcher, handle, listener),
+                Err(accepted) => self.open_here(watcher, accepted),
             };
         }
-        self.open_here(watcher, handle, listener)
+        self.open_here(watcher, accepted)
     }
 
     /// Whether there is room for one more accepted connection.
@@ -148,13 +168,12 @@ impl<S: Default> Engine<S> {
     }
 
     /// As `open`, but gives the connection to no other server.
-    pub(crate) fn open_here<D: Driver>(
+    fn open_here<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        handle: Handle,
-        listener: usize,
+        accepted: Accepted,
     ) -> Option<Event<S>> {
-        let origin = Origin { listener: Some(listener), peer: handle.peer() };
+        let origin = accepted.origin();
         if self.entrance.refuses {
             self.did_not_open(origin, RefusedBecause::Shutdown);
             return None;
@@ -164,27 +183,43 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let has_room = self.has_room();
+        let door = accepted.door().filter(|_| has_room);
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
-        self.told.making = has_room.then_some(origin);
-        let state = has_room.then(S::default);
+        let is_ready = has_room && door.is_none();
+        self.told.making = is_ready.then_some(origin);
+        let state = is_ready.then(S::default);
         self.told.making = None;
-        let source = match watcher.attach(handle) {
+        let source = match watcher.attach(accepted.handle) {
             Ok(source) => source,
             Err(refused) => {
                 self.did_not_open(origin, RefusedBecause::Rejected(refused.reason));
                 return None;
             }
         };
-        let Some(id) = state.and_then(|state| self.table.insert(source, 0, state)) else {
+        if let Some(door) = door {
+            self.begin_handshake(watcher, source, door, origin);
+            return None;
+        }
+        let Some(id) = state.and_then(|state| self.table.insert(source, 0, Some(state))) else {
             self.did_not_open(origin, RefusedBecause::Connections);
             self.say_farewell(watcher, source);
             return None;
         };
+        Some(self.opened(watcher, id, origin))
+    }
+
+    /// An accepted connection is open from now on.
+    pub(crate) fn opened<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        origin: Origin,
+    ) -> Event<S> {
         self.counts.accepted += 1;
         self.log_opened(id, origin);
         self.set_options_of_connection(watcher, id, true);
         self.begin(watcher, id);
-        Some(Event::Opened { id, origin })
+        Event::Opened { id, origin }
     }
 
     /// Turns an accepted and counted connection away, because there is no thread for it.
@@ -282,7 +317,7 @@ impl<S> Engine<S> {
         if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err(state);
         }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, Some(state)) else {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);
@@ -305,7 +340,7 @@ impl<S> Engine<S> {
         if self.entrance.refuses || self.table.len >= MOST as usize {
             return Err((handle, state));
         }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, state) else {
+        let Some(id) = self.table.insert(Source::NONE, CONNECTING, Some(state)) else {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);
@@ -351,17 +386,23 @@ impl<S> Engine<S> {
         }
     }
 
+    fn add_handle<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        listener: Handle,
+    ) -> io::Result<usize> {
+        let door = self.door(None)?;
+        let source = watcher.attach(listener)?;
+        self.entrance.has_stopped = false;
+        self.accept_from(watcher, source, door)
+    }
+
     fn accept_from<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         source: Source,
+        door: Option<Door>,
     ) -> io::Result<usize> {
-        if self.config.proxy.is_some() {
-            // The transport does not read headers yet. A listener that ignored the setting would
-            // take connections from everybody.
-            watcher.abort(source);
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         let number = self.number_of_listener(watcher, source)?;
         let token = self.token(LISTENERS + number as u32);
         match watcher.submit(Op::accept(source).multishot().token(token)) {
@@ -377,6 +418,9 @@ impl<S> Engine<S> {
         if let Err(reason) = self.set_options_of_listener(watcher, source) {
             watcher.abort(source);
             return Err(reason.into());
+        }
+        if let Some(door) = door {
+            self.entrance.transports.set_door(number, door);
         }
         self.entrance.listeners.push(source);
         self.log_listening(watcher, number);
@@ -520,8 +564,7 @@ impl<S> Engine<S> {
                 Request::CloseListener(listener) => self.close_listener_now(watcher, listener),
                 Request::AddListener(handle) if self.entrance.has_stopped => drop(handle),
                 Request::AddListener(handle) => {
-                    let added = watcher.attach(handle).map_err(io::Error::from);
-                    let added = added.and_then(|source| self.accept_from(watcher, source));
+                    let added = self.add_handle(watcher, handle);
                     self.told.pending.push_back(Pending::ListenerAdded(Box::new(added)));
                 }
                 Request::Pause(listener) => self.pause_listener(watcher, listener),

@@ -4,6 +4,7 @@
 //! mod.rs       the type `Engine`, and the calls of a program
 //! events.rs    completions in, events out
 //! listener.rs  accepts, connects, given descriptors
+//! handshake.rs accepted connections that begin with more than their data
 //! overflow.rs  accepted connections for which there is no room
 //! requests.rs  what the program has asked for
 //! output.rs    writes: one for each connection and turn
@@ -30,6 +31,7 @@ mod dial;
 mod ends;
 mod events;
 mod files;
+mod handshake;
 pub(crate) mod jobs;
 mod linger;
 mod listener;
@@ -69,6 +71,7 @@ use crate::parts::moves::{Move, Moved};
 use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
 use crate::parts::table::{ABORT, DIRTY, ENDED, HELD, PAUSED, READING, Table, WOKEN};
+use crate::parts::transport::Transports;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::config::Config;
@@ -203,6 +206,8 @@ struct Entrance {
     balancer: Option<Balancer>,
     /// The server that takes those for which there is no room.
     overflow: Option<Remote>,
+    /// Their doors, and the connections that are in a handshake.
+    transports: Transports,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// Whether all new connections are refused.
@@ -335,9 +340,10 @@ impl<S> Engine<S> {
         self.outside.stop_asked
     }
 
-    /// Closes connections that come from now on.
+    /// Closes connections that come from now on, and those that are in a handshake.
     pub(crate) fn refuse_all(&mut self) {
         self.entrance.refuses = true;
+        self.abort_handshakes();
     }
 
     /// The number of the next connection.
@@ -384,7 +390,8 @@ impl<S> Engine<S> {
         self.table.get_mut(id)?.state.as_mut()
     }
 
-    /// The number of connections, including those that are closing.
+    /// The number of connections, including those that are closing, and those that have not brought
+    /// their [header of a proxy](Config::proxy).
     pub fn len(&self) -> usize {
         self.table.len
     }
@@ -399,7 +406,7 @@ impl<S> Engine<S> {
         self.table.len == 0
     }
 
-    /// The connections, in no particular order.
+    /// The connections that were opened or connect, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = Id> {
         self.table.iter()
     }

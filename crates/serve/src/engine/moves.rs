@@ -145,7 +145,7 @@ impl<S> Engine<S> {
         }
         let source = watcher.attach(handle).unwrap_or(Source::NONE);
         let flags = if ended { ENDED } else { 0 };
-        let Some(id) = self.table.insert(source, flags, state) else {
+        let Some(id) = self.table.insert(source, flags, Some(state)) else {
             unreachable!("there are fewer than 2^24")
         };
         if !undelivered.is_empty() {

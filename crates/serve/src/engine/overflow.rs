@@ -1,9 +1,8 @@
 //! Accepted connections for which there is no room, and another server that takes them.
 
-use windlass::Handle;
-
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
+use crate::parts::transport::Accepted;
 
 impl<S> Engine<S> {
     /// Passes the accepted connections for which this engine has no room to another server or
@@ -65,9 +64,9 @@ impl<S> Engine<S> {
     /// Passes an accepted and counted connection on. It comes back if there is no other server, or
     /// if that server has no room or is over.
     #[cold]
-    pub(crate) fn pass_on(&mut self, handle: Handle, listener: usize) -> Result<(), Handle> {
-        let Some(other) = &self.entrance.overflow else { return Err(handle) };
-        other.pass_to(handle, listener)?;
+    pub(crate) fn pass_on(&mut self, accepted: Accepted) -> Result<(), Accepted> {
+        let Some(other) = &self.entrance.overflow else { return Err(accepted) };
+        other.pass_to(accepted)?;
         self.counts.passed_on += 1;
         self.count_load(-1);
         Ok(())

@@ -80,12 +80,7 @@ impl<S> Engine<S> {
                 Command::Close(id) => _ = self.close(id),
                 Command::Stream(id, ask) => self.stream_asks(id, ask),
                 Command::Write(id, data) => self.write_charged(&shared, id, data),
-                Command::Adopt(handle, listener) => {
-                    self.told.pending.push_back(Pending::Adopt(handle, listener));
-                }
-                Command::PassedOn(handle, listener) => {
-                    self.told.pending.push_back(Pending::PassedOn(handle, listener));
-                }
+                Command::Adopt(accepted) => self.told.pending.push_back(Pending::Adopt(accepted)),
                 Command::TurnAway(handle) => self.told.pending.push_back(Pending::TurnAway(handle)),
                 Command::Take(moved) => self.told.pending.push_back(Pending::Take(moved)),
                 Command::Move => self.begin_moves(),
@@ -98,6 +93,7 @@ impl<S> Engine<S> {
                 Command::Stop if self.outside.has_server => self.outside.stop_asked = true,
                 Command::Stop => {
                     self.outside.stop_asked = true;
+                    self.abort_handshakes();
                     let ids: Vec<Id> = self.ids().collect();
                     for id in ids {
                         self.close_as(id, Cause::Shutdown);
@@ -157,9 +153,8 @@ impl<S> Engine<S> {
                     let origin = Origin { listener: None, peer: handle.peer() };
                     self.did_not_open(origin, RefusedBecause::Threads);
                 }
-                Command::Adopt(handle, listener) | Command::PassedOn(handle, listener) => {
-                    let origin = Origin { listener: Some(listener), peer: handle.peer() };
-                    self.did_not_open(origin, RefusedBecause::Shutdown);
+                Command::Adopt(accepted) => {
+                    self.did_not_open(accepted.origin(), RefusedBecause::Shutdown);
                 }
                 Command::Take(moved) => self.outside.arrivals.push_back(moved),
                 Command::Dial(asked) => self.drop_dial(*asked),
@@ -203,6 +198,7 @@ mod tests {
 
     use super::*;
     use crate::inbox::BOOKKEEPING;
+    use crate::parts::transport::Accepted;
     use crate::words::config::Config;
     use crate::words::limits::Limits;
     use crate::words::refused::Refusal;
@@ -239,7 +235,8 @@ mod tests {
         let mut engine = Engine::<()>::new(Config::new());
         let remote = engine.remote(&mut watcher);
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
-        remote.loops[0].take_over((one.into(), 0), true);
+        let accepted = Accepted::new(one.into(), 0, None);
+        remote.loops[0].take_over(accepted, true);
         assert!(!engine.close_inbox());
         assert!(remote.loops[0].post(Command::Move).is_ok(), "it is still open");
         engine.refuse_all();

@@ -53,7 +53,7 @@ impl<S: Default> Engine<S> {
         let state = S::default();
         self.told.making = None;
         // No read is ever missing: the socket receives for all its sessions.
-        let Some(id) = self.table.insert(Source::NONE, READING, state) else {
+        let Some(id) = self.table.insert(Source::NONE, READING, Some(state)) else {
             self.count_load(-1);
             self.counts.refused_datagrams += 1;
             return None;

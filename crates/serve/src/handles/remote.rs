@@ -10,6 +10,7 @@ use windlass::{Buf, Handle};
 use crate::Engine;
 use crate::handles::threads::Threads;
 use crate::inbox::{BOOKKEEPING, Command, Shared};
+use crate::parts::transport::Accepted;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
 
@@ -172,22 +173,23 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    pub(crate) fn pass_to(&self, mut handle: Handle, listener: usize) -> Result<(), Handle> {
+    pub(crate) fn pass_to(&self, mut accepted: Accepted) -> Result<(), Accepted> {
+        accepted.is_passed_on = true;
         if let Some(threads) = &self.threads {
-            match threads.give((handle, listener)) {
+            match threads.give(accepted) {
                 Ok(()) => return Ok(()),
-                Err(given) if threads.is_mixed() => handle = given.0,
-                Err(given) => return Err(given.0),
+                Err(given) if threads.is_mixed() => accepted = given,
+                Err(given) => return Err(given),
             }
         }
         let load = |shared: &usize| self.loops[*shared].load.load(Ordering::Relaxed);
-        let Some(chosen) = (0..self.loops.len()).min_by_key(load) else { return Err(handle) };
+        let Some(chosen) = (0..self.loops.len()).min_by_key(load) else { return Err(accepted) };
         let shared = &self.loops[chosen];
         shared.load.fetch_add(1, Ordering::Relaxed);
-        match shared.post(Command::PassedOn(handle, listener)) {
-            Err(Command::PassedOn(handle, _)) => {
+        match shared.post(Command::Adopt(accepted)) {
+            Err(Command::Adopt(accepted)) => {
                 shared.load.fetch_sub(1, Ordering::Relaxed);
-                Err(handle)
+                Err(accepted)
             }
             _ => Ok(()),
         }

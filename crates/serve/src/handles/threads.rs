@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::inbox::{Command, Given, Shared};
+use crate::inbox::{Command, Shared};
+use crate::parts::transport::Accepted;
 
 /// A thread to start: its number, the first number of its connections, and the first connection.
 pub(crate) struct Start {
     pub(crate) number: usize,
     pub(crate) ids: Option<u64>,
-    pub(crate) given: Given,
+    pub(crate) given: Accepted,
 }
 
 /// What a thread has left when one of its connections has gone, or was told to go.
@@ -151,7 +152,7 @@ impl Threads {
 
     /// Gives a connection to a thread that waits, or starts one. The connection comes back if there
     /// are `cap` connections already.
-    pub(crate) fn give(&self, mut given: Given) -> Result<(), Given> {
+    pub(crate) fn give(&self, mut given: Accepted) -> Result<(), Accepted> {
         let mut state = self.lock();
         if state.keeper.is_none() || state.busy >= state.cap {
             return Err(given);
@@ -162,11 +163,11 @@ impl Threads {
             (slot.is_busy, slot.given) = (true, slot.given + 1);
             let shared = Arc::clone(slot.shared.as_ref().expect("a thread that waits has begun"));
             shared.load.fetch_add(1, Ordering::Relaxed);
-            match shared.post(Command::Adopt(given.0, given.1)) {
-                Err(Command::Adopt(handle, listener)) => {
+            match shared.post(Command::Adopt(given)) {
+                Err(Command::Adopt(refused)) => {
                     // The thread is over, in a shutdown or by an error: then `lose` follows.
                     state.free(number);
-                    given = (handle, listener);
+                    given = refused;
                 }
                 _ => return Ok(()),
             }
@@ -308,8 +309,9 @@ mod tests {
     use crate::words::config::Config;
 
     #[cfg(unix)]
-    fn connection() -> Given {
-        (std::os::unix::net::UnixStream::pair().unwrap().0.into(), 0)
+    fn connection() -> Accepted {
+        let handle = std::os::unix::net::UnixStream::pair().unwrap().0.into();
+        Accepted::new(handle, 0, None)
     }
 
     #[test]

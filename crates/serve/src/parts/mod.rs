@@ -8,9 +8,8 @@ pub(crate) mod kept;
 pub(crate) mod moves;
 pub(crate) mod output;
 pub(crate) mod pressure;
-// The transport that will read the headers of proxies is not there yet.
-#[cfg_attr(not(test), expect(dead_code))]
 pub(crate) mod proxy;
 pub(crate) mod sessions;
 pub(crate) mod side;
 pub(crate) mod table;
+pub(crate) mod transport;

@@ -329,21 +329,21 @@ impl<S> Table<S> {
         Id { number, index: 0 }
     }
 
-    /// A place for a connection; `None` if there are too many.
-    pub(crate) fn insert(&mut self, source: Source, flags: u16, state: S) -> Option<Id> {
+    /// A place for a connection; `None` if there are too many. One in its handshake has no state.
+    pub(crate) fn insert(&mut self, source: Source, flags: u16, state: Option<S>) -> Option<Id> {
         if self.vacant == NIL {
             self.grow()?;
         }
-        let index = self.vacant;
+        let (index, number) = (self.vacant, self.next);
         let place = self.place_mut(index);
         let next = std::mem::replace(&mut place.active, NIL);
-        (place.source, place.flags, place.state) = (source, flags, Some(state));
+        (place.source, place.flags, place.state) = (source, flags, state);
         place.stage = match flags {
+            _ if place.state.is_none() => Stage::Handshake,
             _ if flags & CONNECTING != 0 => Stage::Connecting,
             _ if flags & ENDED != 0 => Stage::HalfClosed,
             _ => Stage::Open,
         };
-        let number = self.next;
         self.vacant = next;
         // Not open yet.
         self.head(index).opened.store(u32::MAX, Ordering::Relaxed);
@@ -472,7 +472,7 @@ impl<S> Table<S> {
         id.number != 0 && head.is_some_and(|head| head.number.load(Ordering::Relaxed) == id.number)
     }
 
-    /// All connections, by place.
+    /// All connections that the program knows, by place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Id> {
         let indices = 0..(self.chunks.len() * CHUNK) as u32;
         indices.filter(|&index| self.place(index).state.is_some()).map(|index| self.id(index))
@@ -668,17 +668,17 @@ mod tests {
     #[test]
     fn ids_increase_and_stale_ones_find_nothing() {
         let mut table = Table::new(3);
-        let a = table.insert(Source::NONE, 0, "a").unwrap();
-        let b = table.insert(Source::NONE, 0, "b").unwrap();
+        let a = table.insert(Source::NONE, 0, Some("a")).unwrap();
+        let b = table.insert(Source::NONE, 0, Some("b")).unwrap();
         assert!(a < b && a.loop_index() == 3 && b.number() - a.number() == 1 << 16);
         assert_eq!(table.remove(a.index()), Some("a"));
         assert!(table.get(a).is_none() && !table.heads().contains(a));
-        let c = table.insert(Source::NONE, 0, "c").unwrap();
+        let c = table.insert(Source::NONE, 0, Some("c")).unwrap();
         assert!(c > b && c.index() == a.index());
         assert!(table.get(a).is_none());
         assert_eq!(table.iter().collect::<Vec<_>>(), [c, b]);
         for _ in 0..1000 {
-            table.insert(Source::NONE, 0, "more").unwrap();
+            table.insert(Source::NONE, 0, Some("more")).unwrap();
         }
         assert_eq!(table.len, 1002);
     }
@@ -686,7 +686,7 @@ mod tests {
     #[test]
     fn charges_have_a_cap() {
         let mut table = Table::new(0);
-        let id = table.insert(Source::NONE, 0, ()).unwrap();
+        let id = table.insert(Source::NONE, 0, Some(())).unwrap();
         let heads = table.heads();
         assert_eq!(heads.charge(id, 60, 100), Ok(()));
         assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));

@@ -137,7 +137,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// | `?reuseport=true` | several servers can share the port (`SO_REUSEPORT`) |
     /// | `?sessions=true` | each peer of a UDP address is a [session](Engine::bind_datagram) |
     /// | `?sessions=true&reuseport=true` | both |
-    /// | `?proxy=v1`, `v2`, `any` | connections begin with a [header](Config::proxy) of a proxy |
+    /// | `?proxy=v1`, `v2`, `any` | connections begin with a [header](Config::proxy) of this version |
     /// | `?proxy=false` | they do not, whatever the configuration says |
     ///
     /// `fd://N` is a listener, or a bound datagram socket, that the process has inherited with this
@@ -176,7 +176,8 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///
     /// The bind happens in [`run`](Server::run) or [`start_on`](Server::start_on), and fails there.
     /// On Windows, `?reuseport=true` fails there with `Unsupported`. On every system `?proxy=v1`
-    /// and the like do so, too: no transport reads headers yet.
+    /// and the like fail there with `InvalidInput` without [`Config::proxy`], which lists the
+    /// networks of the proxies, and with one that lists none.
     pub fn listen(mut self, address: &str) -> io::Result<Server<F>> {
         match address.strip_prefix("fd://") {
             Some(number) => self.listens.extend(inherited::listens(address, number)?),

@@ -16,8 +16,8 @@ use super::{MOST_LOOPS, Prepared, invalid};
 use crate::handles::remote::Remote;
 use crate::handles::threads::{Start, Threads};
 use crate::handles::work::Executor;
-use crate::inbox::Given;
 use crate::memory::Budget;
+use crate::parts::transport::Accepted;
 use crate::words::balance::Balance;
 use crate::words::config::Config;
 
@@ -228,7 +228,7 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
     }
 
     /// A loop serves or refuses a connection whose thread could not begin.
-    fn give_back(&self, threads: &Threads, given: Given) {
+    fn give_back(&self, threads: &Threads, given: Accepted) {
         self.remote.loops[0].take_over(given, threads.is_mixed());
     }
 
@@ -241,8 +241,8 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         number: usize,
         index: usize,
         ids: Option<u64>,
-        given: Given,
-    ) -> Result<Report, (Option<Given>, Option<u64>)> {
+        given: Accepted,
+    ) -> Result<Report, (Option<Accepted>, Option<u64>)> {
         let config = self.builder.config();
         let builder = self.builder.clone();
         let builder = builder.remote_queue(config.remote_queue.min(THREAD_QUEUE));
@@ -310,7 +310,7 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
     }
 }
 
-fn take(place: &Mutex<Option<Given>>) -> Option<Given> {
+fn take(place: &Mutex<Option<Accepted>>) -> Option<Accepted> {
     place.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 

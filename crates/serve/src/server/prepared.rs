@@ -20,7 +20,6 @@ use crate::memory::Budget;
 use crate::sys::{self, BoundPath};
 use crate::words::balance::Balance;
 use crate::words::config::Config;
-use crate::words::proxy::Versions;
 
 /// A loop that listens, and does not serve yet.
 pub(super) struct Prepared<S> {
@@ -94,11 +93,6 @@ impl<S: Default + 'static> Prepared<S> {
         watcher: &mut Watcher<D>,
         listen: Listen,
     ) -> io::Result<()> {
-        if listen.proxy.is_some_and(|versions| versions != Versions::NONE) {
-            // The transport does not read headers yet. A listener that ignored the setting would
-            // take connections from everybody.
-            return Err(io::ErrorKind::Unsupported.into());
-        }
         let options = ListenOptions::default().reuse_port(listen.reuse_port);
         self.keeps.push(match listen.place {
             Place::Made(_) => Keeps::Always,
@@ -109,7 +103,7 @@ impl<S: Default + 'static> Prepared<S> {
             Place::Tcp(addresses) => {
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
                 for address in addresses {
-                    match self.engine.listen(watcher, address, options) {
+                    match self.engine.listen_as(watcher, address, options, listen.proxy) {
                         Ok(_) => return Ok(()),
                         Err(error) => last = error,
                     }
@@ -130,7 +124,7 @@ impl<S: Default + 'static> Prepared<S> {
                 Err(last)
             }
             Place::Unix(path) => {
-                self.engine.listen(watcher, Address::unix(&path)?, options)?;
+                self.engine.listen_as(watcher, Address::unix(&path)?, options, listen.proxy)?;
                 self.paths.push(BoundPath::new(path));
                 Ok(())
             }

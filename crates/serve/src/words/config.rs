@@ -46,9 +46,10 @@ pub struct Config {
     pub send_buffer: Option<u32>,
     /// How listeners of streams take connections that a proxy passes on, which begin with a header
     /// of the PROXY protocol. A suffix of [`Server::listen`](crate::Server::listen) can set the
-    /// version for one address. Default none: a connection begins with the data of its peer. A
-    /// setting that is made at run time becomes `'static` by [`Box::leak`]. Listening fails with
-    /// `Unsupported`: no transport reads headers yet.
+    /// version for one address, or turn the headers off. Default none: a connection begins with
+    /// the data of its peer. A setting that is made at run time becomes `'static` by [`Box::leak`].
+    /// Listening fails with `InvalidInput` if the setting lists no networks. [`Proxy`] says what
+    /// happens to a connection.
     pub proxy: Option<&'static Proxy>,
     /// The log, which is told of listeners, connections, limits, panics and shutdowns. Default
     /// none. [`crate::log`] has an example. A log that is made at run time becomes `'static` by

@@ -16,7 +16,8 @@ pub struct Counts {
     /// Descriptors that the program has [attached](Engine::attach).
     pub attached: u64,
     /// Accepted connections that were not opened: there were too many, the watcher refused the
-    /// socket, the default of the program's state panicked, or the server shut down.
+    /// socket, the default of the program's state panicked, the server shut down, or they brought
+    /// no [header of a proxy](crate::Config::proxy) or came from another network.
     pub refused: u64,
     /// Accepted connections that [another server](Engine::overflow_to) was given.
     pub passed_on: u64,

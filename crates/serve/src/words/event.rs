@@ -145,6 +145,7 @@ pub struct Origin {
     /// The listener that has accepted it, from 0 in the order in which they were added; `None` for
     /// a connect or a given descriptor.
     pub listener: Option<usize>,
-    /// The address of the peer, if it has an internet address.
+    /// The address of the peer, if it has an internet address. Behind a
+    /// [proxy](crate::Config::proxy) that of the client, as the proxy says.
     pub peer: Option<SocketAddr>,
 }

@@ -57,7 +57,8 @@ pub struct Limits {
     /// count for [`connections`](Limits::connections).
     pub sessions: usize,
     /// How many connections a loop has before it refuses those that its listeners accept. Connects
-    /// and attached descriptors count, and are not refused. At most 2^24.
+    /// and attached descriptors count, and are not refused. Connections count whose
+    /// [header of a proxy](crate::Config::proxy) has not come. At most 2^24.
     pub connections: usize,
     /// How many [jobs](crate::Engine::execute) of a connection may wait or run. Further ones are
     /// refused. At least 1.

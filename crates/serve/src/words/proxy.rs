@@ -8,7 +8,22 @@ use crate::words::networks::Networks;
 /// passes a client's connection on, and begins it with a *header* that names the client's address.
 ///
 /// A listener with this setting takes connections from the listed networks only, and each must
-/// begin with a header: anybody else could claim any address.
+/// begin with a header. A peer from elsewhere is refused, and not served as a plain connection:
+/// otherwise anybody could claim any address, or go around the proxy.
+///
+/// - [`Event::Opened`](crate::Event::Opened) follows when the whole header has come, with the
+///   client's address as [`Origin::peer`](crate::Origin::peer). What comes behind the header is the
+///   first data. The program sees nothing of the header.
+/// - If the header names no client, the peer is that of the socket: with the command `LOCAL`, which
+///   proxies use for checks of their own, with `UNKNOWN`, and with the family or protocol `UNSPEC`.
+///   It is `None` for a client with a Unix socket.
+/// - Until then the connection counts for [`Limits::connections`](crate::Limits::connections), and
+///   the beginning of its header for [`Limits::memory`](crate::Limits::memory).
+/// - It is refused if the header is wrong or too long, if it has not come within
+///   [`timeout`](Proxy::timeout), and if the peer ends before: there is no event, and
+///   [`Counts::refused`](crate::Counts::refused) counts it. The log has the reason, as
+///   [`RefusedBecause`](crate::log::RefusedBecause). A check of a proxy that connects and closes is
+///   on the level [`Debug`](crate::log::Level::Debug). Unless the peer has ended, it gets a reset.
 ///
 /// ```
 /// use std::time::Duration;
@@ -76,7 +91,8 @@ impl Proxy {
         }
     }
 
-    /// Sets the networks of the proxies. Default none, so that no connection is taken.
+    /// Sets the networks of the proxies, and of what checks the server directly. Default none, with
+    /// which listening fails.
     pub fn from(mut self, networks: Networks) -> Proxy {
         self.networks = networks;
         self

@@ -13,7 +13,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -108,9 +107,10 @@ pub(crate) enum BadHeader {
     Checksum,
 }
 
-impl fmt::Display for BadHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl BadHeader {
+    /// What the log tells.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
             BadHeader::Signature => "the connection begins with no PROXY header",
             BadHeader::Version => "the PROXY header has a version that is not accepted",
             BadHeader::Length => "the PROXY header is too long",
@@ -123,7 +123,7 @@ impl fmt::Display for BadHeader {
             BadHeader::Addresses => "the PROXY header is too short for its addresses",
             BadHeader::Vector => "a vector of the PROXY header is malformed",
             BadHeader::Checksum => "the checksum of the PROXY header is wrong",
-        })
+        }
     }
 }
 

@@ -1,0 +1,180 @@
+//! Accepted connections whose [transport](crate::parts::transport) has not agreed with the peer.
+//!
+//! The program knows nothing of them: they have a place, which counts for the limit of connections,
+//! and no state. Each read has the end of the handshake as its deadline, so that no byte begins the
+//! clock again. It is one read at a time: when the transport has agreed, no read is in flight, and
+//! the connection begins as a plain one does.
+
+use std::io;
+
+use windlass::driver::Driver;
+use windlass::{Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
+
+use crate::engine::Engine;
+use crate::engine::events::Pending;
+use crate::log::RefusedBecause;
+use crate::parts::table::{ABORT, HELD};
+use crate::parts::transport::{Accepted, Agreement, Door, Handshake, because};
+use crate::stage::Step;
+use crate::words::cause::Cause;
+use crate::words::event::{Event, Origin};
+use crate::words::proxy::Versions;
+
+impl<S> Engine<S> {
+    /// The door of a new listener, by what its address says of the versions.
+    pub(crate) fn door(&self, versions: Option<Versions>) -> io::Result<Option<Door>> {
+        let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        match (self.config.proxy, versions) {
+            (_, Some(Versions::NONE)) | (None, None) => Ok(None),
+            (None, Some(_)) => {
+                wrong("?proxy needs Config::proxy, which lists the proxies' networks")
+            }
+            (Some(proxy), _) if proxy.networks.is_empty() => wrong(
+                "Config::proxy lists no networks (Proxy::from), so it would take no connection",
+            ),
+            (Some(proxy), versions) => {
+                Ok(Some(Door { proxy, versions: versions.unwrap_or(proxy.versions) }))
+            }
+        }
+    }
+
+    /// Whether an accepted connection comes from a peer that the listener's door lets in.
+    pub(crate) fn is_let_in<D: Driver>(&self, watcher: &Watcher<D>, accepted: &Accepted) -> bool {
+        let Some(door) = accepted.door() else { return true };
+        let peer = accepted.handle.peer();
+        // Without an address it is the peer of a Unix socket. Some systems have none for a peer of
+        // TCP that is gone already.
+        let is_of_unix = || {
+            let source = self.entrance.listeners[accepted.listener()];
+            watcher.local_address(source).is_ok_and(|address| address.ip().is_none())
+        };
+        (peer.is_some() || is_of_unix()) && door.proxy.networks.contains(peer)
+    }
+
+    /// Begins the handshake of an accepted and counted connection, for which there is room.
+    pub(crate) fn begin_handshake<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+        door: Door,
+        origin: Origin,
+    ) {
+        let Some(id) = self.table.insert(source, 0, None) else {
+            self.did_not_open(origin, RefusedBecause::Connections);
+            return self.say_farewell(watcher, source);
+        };
+        self.entrance.transports.insert(id.index(), Handshake::new(door, origin, watcher.now()));
+        self.read_handshake(watcher, id.index());
+    }
+
+    fn read_handshake<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let (bytes, until) = (handshake.bytes(), handshake.until);
+        if bytes > 0 {
+            self.activate(index).held_bytes = bytes;
+            self.recharge(index);
+        }
+        // A read whose deadline has passed still takes what is there: a peer that always has one
+        // more byte on its way would go on.
+        if until.is_some_and(|until| until <= watcher.now()) {
+            return self.fail(watcher, index, Cause::ReadTimeout);
+        }
+        let mut read = Op::read(self.table.place(index).source).token(self.token(index));
+        if let Some(until) = until {
+            read = read.deadline(until);
+        }
+        if watcher.submit(read).is_err() {
+            self.fail(watcher, index, Cause::Rejected);
+        }
+    }
+
+    /// A connection has ended before its transport has agreed.
+    #[cold]
+    pub(crate) fn end_handshake(&mut self, index: u32, cause: Cause) {
+        if let Some(handshake) = self.entrance.transports.remove(index) {
+            self.did_not_open(handshake.origin, because(cause));
+        }
+    }
+
+    /// Ends the handshakes in the next flush: the server shuts down.
+    pub(crate) fn abort_handshakes(&mut self) {
+        for index in self.entrance.transports.indices() {
+            self.abort_as(self.table.id(index), Cause::Shutdown);
+        }
+    }
+}
+
+impl<S: Default> Engine<S> {
+    /// A read of a handshake has ended.
+    #[cold]
+    pub(crate) fn handshake_read<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: Completion,
+    ) -> Option<Event<S>> {
+        if self.table.place(index).is_over() {
+            return None; // The next flush ends it.
+        }
+        match completion.result {
+            Ok(Done::Read(data)) if data.is_empty() => self.fail(watcher, index, Cause::Eof),
+            Ok(Done::Read(data)) => match self.entrance.transports.get_mut(index)?.take(data) {
+                Agreement::More => self.read_handshake(watcher, index),
+                Agreement::Agreed { rest, peer } => {
+                    let listener = self.entrance.transports.remove(index)?.origin.listener;
+                    return Some(self.agreed(watcher, index, rest, Origin { listener, peer }));
+                }
+                Agreement::Failed(cause) => {
+                    let origin = self.entrance.transports.remove(index)?.origin;
+                    self.did_not_open(origin, cause);
+                    self.fail(watcher, index, Cause::Rejected);
+                }
+            },
+            Ok(_) => {}
+            Err(error) => {
+                let cause = match error.kind() {
+                    ErrorKind::Deadline => Cause::ReadTimeout,
+                    ErrorKind::Os(errno) => Cause::Os(errno),
+                    _ => Cause::Rejected,
+                };
+                self.fail(watcher, index, cause);
+            }
+        }
+        None
+    }
+
+    /// The transport has agreed with the peer: opens the connection. The rest of the input follows.
+    fn agreed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        rest: Buf,
+        origin: Origin,
+    ) -> Event<S> {
+        let id = self.table.id(index);
+        // The default is the program's, and can panic: then the next flush ends the connection.
+        self.table.place_mut(index).flags |= ABORT;
+        self.dirty(index);
+        self.told.making = Some(origin);
+        let state = S::default();
+        self.told.making = None;
+        let place = self.table.place_mut(index);
+        place.flags &= !ABORT;
+        place.state = Some(state);
+        place.advance(Step::Agreed);
+        let bytes = rest.len();
+        if let Some(active) = self.table.active_of(index) {
+            active.held_bytes = 0;
+        }
+        if bytes > 0 {
+            self.table.place_mut(index).flags |= HELD;
+            let active = self.activate(index);
+            active.held_bytes = bytes;
+            // However long the program takes: other connections need the lease.
+            active.held.push_back(Buf::from(rest.into_vec()));
+            self.told.pending.push_back(Pending::Held(id));
+        }
+        self.recharge(index);
+        self.opened(watcher, id, origin)
+    }
+}
