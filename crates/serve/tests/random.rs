@@ -944,3 +944,10 @@ fn the_same_seed_is_the_same_run() {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
 }
+
+/// In this program the half-close of a connection is in flight when the engine tries to detach it:
+/// it cancelled the half-close, and did not try again.
+#[test]
+fn a_detach_waits_for_the_half_close() {
+    run(9_109_637);
+}

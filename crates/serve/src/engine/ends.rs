@@ -198,9 +198,12 @@ impl<S> Engine<S> {
                     eof,
                 ))));
             }
-            // The answer of a cancel is on its way.
+            // The answer of a cancel is on its way, or the half-close is.
             Err(Reason::Busy) => {
-                watcher.cancel_all(source);
+                self.sweep_later(watcher, index);
+                if flags & SHUTTING == 0 {
+                    watcher.cancel_all(source);
+                }
             }
             Err(_) => self.fail(watcher, index, Cause::Rejected),
         }

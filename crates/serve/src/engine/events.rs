@@ -237,6 +237,8 @@ impl<S: Default> Engine<S> {
                     self.fail(watcher, index, Cause::Os(errno));
                 } else if flags & ENDED != 0 {
                     self.close_as(self.table.id(index), Cause::Eof);
+                } else if self.table.place(index).stage == Stage::Leaving {
+                    self.dirty(index); // The detach waits for it.
                 }
                 None
             }
