@@ -951,3 +951,10 @@ fn the_same_seed_is_the_same_run() {
 fn a_detach_waits_for_the_half_close() {
     run(9_109_637);
 }
+
+/// In this program the server keeps parts of all three swap buffers of its watcher, and no
+/// connection was read any more.
+#[test]
+fn kept_parts_of_three_buffers_stop_no_reads() {
+    run(20_002_968);
+}

@@ -548,9 +548,9 @@ impl<S> Engine<S> {
 fn leases_to_give<D: Driver>(watcher: &mut Watcher<D>) -> usize {
     let Ok(pool) = watcher.driver_mut().pool() else { return usize::MAX };
     let free = (pool.limit_bytes() - pool.leased_bytes()) / pool.chunk_bytes();
-    // The buffer at hand is one of them, and the program may keep a part of it already.
-    let free = free.saturating_sub(1);
     // That does not count buffers that have come back. To look for them costs more.
     let all = pool.limit_bytes() / pool.chunk_bytes();
-    if 2 * free >= all { free / 2 } else { pool.available(false) / 2 }
+    let free = if 2 * free >= all { free } else { pool.available(false) };
+    // The buffer at hand is one of them, and the program may keep a part of it already.
+    free.saturating_sub(1) / 2
 }
