@@ -606,6 +606,14 @@ fn the_end_of_an_engine_leaves_nothing<T: Harness>() {
     assert_eq!(l.closed.iter().filter(|cause| **cause == Cause::Shutdown).count(), 4);
     assert_eq!(l.engine.budget().used(), 0);
     assert!(remote.write(ids[0], "x").is_err() && !remote.wake(ids[0]));
+    let mut done = Completions::new();
+    while l.watcher.wait_timeout(&mut done, T::span(5.0)).unwrap() > 0 {
+        for c in done.drain(..) {
+            let _ = l.engine.complete(&mut l.watcher, c);
+        }
+    }
+    let timers = l.watcher.counters().in_flight;
+    assert!(timers <= 4, "{timers} operations, and four clients that may read");
     // Only the clients are left, and what was in flight has no effect.
     l.run_for(T::span(5.0));
     assert!(l.engine.is_empty() && l.engine.jobs() == 0);

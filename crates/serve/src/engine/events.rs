@@ -103,7 +103,10 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let completion = batch.next()?;
-            if let Some((id, data)) = self.usual_data(completion) {
+            if let Some(id) = self.reader(completion)
+                && let Some(data) = completion.take_read()
+            {
+                self.count_lease();
                 return Some(Event::Data { id, data });
             }
             if let Some(event) = self.other_event(watcher, completion) {
@@ -112,16 +115,19 @@ impl<S: Default> Engine<S> {
         }
     }
 
-    /// The data of a completion, and its connection, if nothing is in the way.
+    /// The connection that a completion has data for, if nothing is in the way of the data.
     #[inline(always)]
-    pub(crate) fn usual_data(&mut self, completion: &mut Completion) -> Option<(Id, Buf)> {
+    pub(crate) fn reader(&self, completion: &Completion) -> Option<Id> {
         if !self.owns(completion) || !completion.has_more() || self.memory.leases == 0 {
             return None;
         }
-        let id = self.table.reads(completion.token as u32, completion.source)?;
-        let data = completion.take_read()?;
+        self.table.reads(completion.token as u32, completion.source)
+    }
+
+    /// The program gets a lease.
+    #[inline(always)]
+    pub(crate) fn count_lease(&mut self) {
         self.memory.leases -= 1;
-        Some((id, data))
     }
 
     #[inline(always)]
@@ -137,7 +143,10 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let mut completion = self.told.queue.pop_front()?;
-            if let Some((id, data)) = self.usual_data(&mut completion) {
+            if let Some(id) = self.reader(&completion)
+                && let Some(data) = completion.take_read()
+            {
+                self.count_lease();
                 return Some(Event::Data { id, data });
             }
             if let Some(event) = self.other_event(watcher, &mut completion) {
@@ -407,7 +416,7 @@ impl<S: Default> Engine<S> {
         data
     }
 
-    /// Takes data, or the end of the input, that `usual_data` did not deliver.
+    /// Takes data, or the end of the input, that `reader` did not let through.
     fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
         if self.table.place(index).is_over() {
             return None;

@@ -237,4 +237,78 @@ mod tests {
         }
         assert!(engine.begin_move(id));
     }
+
+    /// What came while the connection left was held for ever, and a wake was lost.
+    #[test]
+    fn a_called_off_move_delivers_what_has_come() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let limits = Limits::new().close(Duration::from_secs(10)).write_stall(None).idle(None);
+        let mut engine = Engine::<()>::new(Config::new().limits(limits).close_on_eof(false));
+        engine.set_thread();
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+        let address = watcher.local_address(engine.listeners()[0]).unwrap();
+        let (client, _) = watcher.connect([address], Default::default()).unwrap();
+        let (mut done, mut opened, mut told) = (Completions::new(), None, Vec::new());
+        let mut turn = |watcher: &mut Watcher, engine: &mut Engine<()>| {
+            watcher.wait_timeout(&mut done, Duration::from_secs(5)).unwrap();
+            for c in done.drain(..) {
+                let _ = engine.complete(watcher, c);
+            }
+            while let Some(event) = engine.next_event(watcher) {
+                match event {
+                    Event::Opened { id, .. } => opened = Some(id),
+                    Event::Data { .. } => told.push("data"),
+                    Event::Wake { .. } => told.push("wake"),
+                    Event::Closed { .. } | Event::Detached { .. } => told.push("end"),
+                    _ => {}
+                }
+            }
+            engine.flush(watcher);
+            (opened, told.clone())
+        };
+        let id = loop {
+            if let (Some(id), _) = turn(&mut watcher, &mut engine) {
+                break id;
+            }
+        };
+        engine.write(id, vec![7; 30 << 20]).unwrap();
+        assert!(engine.let_move(id, |state| Box::new(state)) && engine.begin_move(id));
+        engine.flush(&mut watcher);
+        watcher.submit(Op::write(client, "request")).unwrap();
+        assert!(engine.wake(id));
+        engine.flush(&mut watcher);
+        while engine.rest() == Rest::Leaves {
+            turn(&mut watcher, &mut engine);
+        }
+        watcher.submit(Op::write(client, "another")).unwrap();
+        let read = Op::read_exact(client, Vec::with_capacity(30 << 20), 30 << 20);
+        watcher.submit(read).unwrap();
+        let start = watcher.now();
+        let told = loop {
+            let told = turn(&mut watcher, &mut engine).1;
+            if told.len() == 3 {
+                break told;
+            }
+            assert!(watcher.now() - start < Duration::from_secs(60), "{told:?}");
+        };
+        assert!(told.contains(&"wake") && !told.contains(&"end"), "{told:?}");
+    }
+
+    /// A connection that stops and goes on stood in the list once for each time.
+    #[test]
+    fn the_list_of_stopped_connections_has_each_once() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new().limits(Limits::new().memory(1 << 20)));
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+        let one = engine.connect([address], Default::default(), ()).unwrap();
+        let two = engine.connect([address], Default::default(), ()).unwrap();
+        assert!(engine.charge(two, 1));
+        for _ in 0..1000 {
+            assert!(engine.charge(one, 500 << 10) && engine.charge(one, 1 << 10));
+        }
+        assert!(engine.charge(one, 500 << 10));
+        engine.sweep(&mut watcher);
+        assert_eq!((engine.memory.throttled.len(), engine.memory.stopped), (1, 1));
+    }
 }

@@ -696,4 +696,23 @@ mod tests {
         table.remove(id.index());
         assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
     }
+
+    /// The last ones of a long list were looked at, each time the same.
+    #[test]
+    fn a_holder_above_the_share_is_found_beside_many_below_it() {
+        let mut table = Table::new(0);
+        for at in 0..1050 {
+            let id = table.insert(Source::NONE, 0, ()).unwrap();
+            table.activate(id.index()).charged = if at < 150 { 5000 } else { 4200 };
+            table.hold(id.index());
+        }
+        let found = (0..1050 / LOOKS + 1).find_map(|_| table.largest_holder(4500));
+        assert!(found.is_some_and(|index| index < 150), "{found:?}");
+        for at in 0..150 {
+            table.activate(at).charged = 0;
+            table.hold(at);
+        }
+        assert!((0..1050 / LOOKS + 1).all(|_| table.largest_holder(4500).is_none()));
+        assert!(table.largest_holder(4000).is_some() && table.has_holders());
+    }
 }

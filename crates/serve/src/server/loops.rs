@@ -263,7 +263,10 @@ impl<H: Handler> ServerLoop<H> {
                     this.dispatch_all(watcher);
                 }
                 let Some(completion) = batch.next() else { break };
-                if let Some((id, data)) = this.engine.usual_data(completion) {
+                if let Some(id) = this.engine.reader(completion)
+                    && let Some(data) = completion.take_read()
+                {
+                    this.engine.count_lease();
                     this.call(id.index(), |handler, c| handler.data(c, data));
                 } else {
                     this.serve_other(watcher, completion);
