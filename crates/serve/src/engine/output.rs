@@ -16,6 +16,10 @@ use crate::words::cause::Cause;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
 
+/// One buffer of so many bytes to a connection that has nothing else is not looked at for the
+/// budget: it is no more than the least share.
+const SMALL: usize = 4 << 10;
+
 impl<S> Engine<S> {
     /// Writes to a connection. What is written in a turn leaves as one write, in
     /// [`flush`](Engine::flush). Empty buffers count as written.
@@ -49,12 +53,11 @@ impl<S> Engine<S> {
         if place.active != NIL
             || place.takes_no_output()
             || len == 0
-            || len > self.memory.room
+            || len > SMALL
             || charged as usize + len > self.config.limits.cap
         {
             return self.write_more(index, data);
         }
-        self.memory.room -= len;
         // The connection has nothing else to do: the buffer needs only its place in a list.
         place.active = self.work.fresh.len() as u32 | FRESH;
         self.work.fresh.push((index, data));
@@ -538,6 +541,7 @@ impl<S> Engine<S> {
 
     pub(crate) fn change_holders(&mut self, change: isize) {
         if change != 0 {
+            self.memory.holders = self.memory.holders.wrapping_add_signed(change);
             self.memory.budget.change_holders(change);
             self.memory.share = self.memory.budget.share();
         }

@@ -303,7 +303,7 @@ impl<S> Engine<S> {
         let place = self.table.place_mut(index);
         place.active = NIL;
         if cause == Cause::Shutdown {
-            place.stage = Stage::Open; // as it was when the shutdown began
+            place.set_stage(Stage::Open); // as it was when the shutdown began
         }
         self.end_connection(watcher, index, cause, unsent + session.unsent);
     }

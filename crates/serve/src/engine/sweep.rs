@@ -56,7 +56,7 @@ impl<S> Engine<S> {
             || !self.memory.throttled.is_empty()
             || !self.memory.waiters.is_empty()
             || self.table.has_much_to_spare()
-            || self.table.has_holders();
+            || self.memory.holders > 0;
         if has_work && !is_armed {
             self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
         }

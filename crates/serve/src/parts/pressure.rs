@@ -9,6 +9,8 @@ const STEP: usize = 1 << 20;
 
 pub(crate) struct Pressure {
     pub(crate) budget: Budget,
+    /// How many connections of this loop hold bytes.
+    pub(crate) holders: usize,
     /// The share of a connection when the engine last looked.
     pub(crate) share: usize,
     /// Whether the reserve was touched then.
@@ -35,6 +37,7 @@ impl Pressure {
     pub(crate) fn new(budget: Budget) -> Pressure {
         let mut pressure = Pressure {
             budget,
+            holders: 0,
             share: 0,
             is_touched: false,
             leases: 0,

@@ -122,6 +122,8 @@ pub(crate) const CLOSE_SENT: u16 = 1 << 10;
 pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
+/// Its stage is `Handshake` or a later one, so that one look at the flags tells it.
+const BARRED: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;
 /// A wake is on its way to the program.
@@ -158,13 +160,21 @@ impl<S> Place<S> {
     /// Whether the connection takes no more output.
     #[inline]
     pub(crate) fn takes_no_output(&self) -> bool {
-        self.stage >= Stage::Leaving || self.flags & (SHUT | SHUTTING | ABORT) != 0
+        self.flags & (BARRED | SHUT | SHUTTING | ABORT) != 0
     }
 
     /// Goes on to the next stage.
     pub(crate) fn advance(&mut self, step: Step) {
         if let Some(next) = self.stage.next(step) {
-            self.stage = next;
+            self.set_stage(next);
+        }
+    }
+
+    pub(crate) fn set_stage(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.flags &= !BARRED;
+        if stage >= Stage::Handshake {
+            self.flags |= BARRED;
         }
     }
 }
@@ -338,12 +348,12 @@ impl<S> Table<S> {
         let place = self.place_mut(index);
         let next = std::mem::replace(&mut place.active, NIL);
         (place.source, place.flags, place.state) = (source, flags, state);
-        place.stage = match flags {
+        place.set_stage(match flags {
             _ if place.state.is_none() => Stage::Handshake,
             _ if flags & CONNECTING != 0 => Stage::Connecting,
             _ if flags & ENDED != 0 => Stage::HalfClosed,
             _ => Stage::Open,
-        };
+        });
         self.vacant = next;
         // Not open yet.
         self.head(index).opened.store(u32::MAX, Ordering::Relaxed);
@@ -430,10 +440,7 @@ impl<S> Table<S> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let at = index as usize % CHUNK;
         let place = &chunk.places[at];
-        if place.source != source
-            || place.flags & (ABORT | STOPPED | HELD) != 0
-            || place.stage >= Stage::Handshake
-        {
+        if place.source != source || place.flags & (BARRED | ABORT | STOPPED | HELD) != 0 {
             return None;
         }
         Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
@@ -588,10 +595,6 @@ impl<S> Table<S> {
         self.hold(index)
     }
 
-    pub(crate) fn has_holders(&self) -> bool {
-        self.holders.iter().any(|holders| !holders.is_empty())
-    }
-
     /// One of the connections that hold most, to a factor of two, if it holds more than `share`.
     pub(crate) fn largest_holder(&mut self, share: usize) -> Option<u32> {
         let lowest = class(u32::try_from(share).unwrap_or(u32::MAX));
@@ -713,6 +716,6 @@ mod tests {
             table.hold(at);
         }
         assert!((0..1050 / LOOKS + 1).all(|_| table.largest_holder(4500).is_none()));
-        assert!(table.largest_holder(4000).is_some() && table.has_holders());
+        assert!(table.largest_holder(4000).is_some());
     }
 }
