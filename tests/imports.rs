@@ -82,6 +82,7 @@ const SERVE: Floors = Floors {
                 "parts::moves",
                 "parts::kept",
                 "parts::pressure",
+                "parts::heads",
                 "parts::table",
                 "parts::output",
                 "parts::sessions",

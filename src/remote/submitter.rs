@@ -374,8 +374,9 @@ impl Submitter {
     /// with an inbox of its own, which must not miss that something is in it.
     ///
     /// The call sets `pending`. If it was set already, nothing else happens: a wake is on its way.
-    /// The program clears `pending` when the completion has come, and looks into its inbox then. So
-    /// each flag has at most one wake in the queue, and a full queue grows by one entry for it.
+    /// When the completion has come, the program clears `pending`, and only then looks into its
+    /// inbox. In the other order it would miss what comes in between. A program that keeps to this
+    /// has at most one wake of each flag in the queue, so a full queue grows by one entry at most.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -397,6 +398,8 @@ impl Submitter {
     ///
     /// - [`Refusal::Closed`]: the watcher is closed, or was dropped.
     /// - [`Refusal::Forked`]: this is a forked child.
+    ///
+    /// A refused call leaves `pending` set: later calls with this flag return `Ok`, without a wake.
     pub fn wake_once(
         &self,
         token: u64,

@@ -9,9 +9,9 @@ use windlass::net::ConnectOptions;
 use windlass::{Address, Buf, Handle, Submitter};
 
 use crate::memory::Budget;
+use crate::parts::heads::Heads;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
-use crate::parts::table::Heads;
 use crate::parts::transport::Accepted;
 use crate::words::id::Id;
 
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     TurnAway(Handle),
     /// A connection that a thread hands over.
     Take(Box<Moved>),
-    /// There are too many threads: a connection that may move does.
+    /// There are too many threads: this one moves what may move.
     Move,
     Stream(Id, Ask),
     /// A listener to add, and the number of one to close.
@@ -134,7 +134,8 @@ impl Shared {
         self.budget.change(bytes + BOOKKEEPING, 0);
     }
 
-    /// Gives the loop a connection to serve, or to turn away. If the loop is over, it closes.
+    /// Gives the loop a connection to serve, or to turn away. If the loop is over, or has
+    /// `MOST_ACCEPTED` connections waiting, the connection closes.
     pub(crate) fn take_over(&self, accepted: Accepted, serves: bool) {
         self.load.fetch_add(1, Ordering::Relaxed);
         let command = match serves {

@@ -79,15 +79,16 @@
 //! - **P3 flush before the end.** A close, a half-close, a detach, a move and a shutdown send what
 //!   was written before, jobs and files included. One that makes progress is never cut, except by
 //!   the limit of a shutdown. A move that makes none is called off.
-//! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting,
-//!   handshake, open, half-closed, leaving, closing, lingering. No limit ends a connection early,
-//!   and each does so at most a sixteenth of it, or 100 ms, late.
-//! - **P5 memory.** The bytes of all connections stay below [`Limits::memory`] and 4 KiB for each
-//!   connection. Only connections above their [share](Budget) stop reading or are closed for it.
-//!   One that holds nothing is always served.
-//! - **P6 work.** A turn does a bounded amount of work: at most what has arrived, and 1024 looks of
-//!   the sweep. What a callback causes by a wake comes in the next turn. In each turn at most 64
-//!   connections are closed for memory.
+//! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting, the
+//!   header of a proxy, open, half-closed, leaving, closing, lingering. No limit ends a connection
+//!   early. One is late by at most a sixteenth of the limit, or by 100 ms if that is longer.
+//! - **P5 memory.** Waiting output stays below the sum of [`Limits::memory`] and 4 KiB for each
+//!   connection. For memory, a server stops the reads of, or closes, only connections above their
+//!   [share](Budget). An open connection that holds nothing is always served.
+//! - **P6 work.** A flush does a bounded amount of work: what has arrived, 1024 looks at stalled
+//!   connections, 1024 at deadlines, and one look at each connection that has stopped reading. A
+//!   wake that a callback causes comes after the flush. Each flush of a loop closes at most 64
+//!   connections for memory. A turn of a server has at most 16 flushes.
 //! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection.
 //!   Nor does a program that keeps every buffer.
 //! - **P8 panics.** A panic of a callback ends its connection with [`Cause::Panicked`], and nothing

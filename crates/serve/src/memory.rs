@@ -9,22 +9,22 @@ const LEAST_SHARE: usize = 4 << 10;
 /// Counts the bytes that wait in all loops of a server, and shares them out.
 ///
 /// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
-/// turn, queued writes of other threads, data that is held back from the program, data that the
-/// program keeps beyond the half of the swap buffers, and what the program
+/// turn, what other threads have queued, data that is held back from the program, copies of data
+/// that the program keeps, data that it has not read from a [`Stream`](crate::Stream), and what it
 /// [charges](crate::Engine::charge).
 ///
 /// - A quarter of the limit is the *reserve*. The *share* of a connection is the rest, divided by
 ///   the number of connections that hold bytes, and at least 4 KiB (in a budget below 64 KiB: at
 ///   least a sixteenth of it).
-/// - A connection that holds more than its share is not read, until it holds less.
-/// - The reserve is for connections that hold less than their share. While it is touched, the
-///   others get no more output, and in each turn each loop closes up to 64 of its connections above
-///   their share, with [`Cause::Shed`](crate::Cause::Shed): first those that hold most, to a factor
-///   of two.
+/// - A connection that holds more than its share is not read, until it holds no more than that.
+/// - The reserve is for connections below their share. While it is in use, writes to the others are
+///   refused, and each flush of a loop closes up to 64 of its connections above their share, with
+///   [`Cause::Shed`](crate::Cause::Shed). It begins with those that hold most. (Amounts with the
+///   same number of bits count as equal.)
 /// - While a share would be below the least one, accepted connections are refused.
 ///
-/// So a connection that holds nothing is always served, and all bytes stay below the limit and one
-/// least share for each connection.
+/// So a connection that holds nothing is always served, and waiting output stays below the limit
+/// and one least share for each connection.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -109,7 +109,7 @@ impl Budget {
         self.used().saturating_add(bytes as usize) <= self.limit_for(bytes, held)
     }
 
-    /// A party draws the reserve only below its share.
+    /// A party may use the reserve only below its share. (One with `usize::MAX` never may.)
     fn limit_for(&self, bytes: u32, held: usize) -> usize {
         let is_below = held.saturating_add(bytes as usize) <= self.share();
         if is_below { self.0.limit } else { self.0.common }

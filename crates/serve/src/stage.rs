@@ -8,6 +8,10 @@
 //!                               └───────────────────┘
 //! ```
 //!
+//! A close or a detach leads to *closing* or *leaving* from each stage before them. A failure, an
+//! abort and a limit lead to *ended* from every stage. *Closing* skips *lingering* if the peer has
+//! ended its side already, or if [`Limits::linger`] is zero.
+//!
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
 //! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
@@ -42,9 +46,10 @@
 
 use crate::words::cause::Phase;
 
-/// What a connection is doing. The order matters: from [`Handshake`](Stage::Handshake) on, no data
-/// is delivered as it comes; from [`Leaving`](Stage::Leaving) on, the program adds no output; from
-/// [`Closing`](Stage::Closing) on, the program gets no data.
+/// What a connection is doing. The order matters, because the code compares stages. From
+/// [`Handshake`](Stage::Handshake) on, data is held back or dropped. From
+/// [`Leaving`](Stage::Leaving) on, only jobs add output. From [`Closing`](Stage::Closing) on, the
+/// program gets no data at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// Data comes and goes.
@@ -78,8 +83,8 @@ pub(crate) enum Step {
     Close,
     /// The program asks for the descriptor, or the connection is to move.
     Leave,
-    /// The move has found no end in time: the connection stays. With a side that has ended, a
-    /// `SideEnded` follows.
+    /// What was to leave stays: a move took too long, or a close came before. If a side has ended,
+    /// a `SideEnded` follows.
     CalledOff,
     /// The system has taken all output, and the peer has not ended its side.
     OutputTaken,
@@ -107,7 +112,8 @@ impl Stage {
             (Connecting, Step::Connected) => Open,
             (Handshake, Step::Agreed) => Open,
             (Open, Step::SideEnded) => HalfClosed,
-            // A detach that has not begun gives way to a close.
+            // `Leaving` is not here: `close_as` first calls off a move, or a detach during the
+            // connect.
             (Open | HalfClosed | Connecting | Handshake, Step::Close) => Closing,
             (Open | HalfClosed | Connecting | Handshake, Step::Leave) => Leaving,
             (Leaving, Step::CalledOff) => Open,

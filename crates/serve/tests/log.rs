@@ -221,7 +221,7 @@ fn a_failed_accept_and_a_refused_option_are_told<T: Harness>() {
     l.until("the accept has failed", |l| l.told.contains(&"accept failed"));
     assert_eq!(kept.lines(), ["Warn: accept failed listener=0 error=Os(100)"]);
     let (_client, id) = l.pair();
-    // This driver sets no options.
+    orders.refuse_options();
     assert!(l.engine.set_option(id, SocketOption::SendBuffer(9000)));
     l.engine.flush(&mut l.watcher);
     assert_eq!(l.engine.counts().option_errors, 1);

@@ -36,10 +36,12 @@ impl<S> Engine<S> {
     pub(crate) fn close_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & CONNECTING != 0 {
-            // A detach that has not begun gives way: a shutdown does not wait for the connect.
+            // A detach that has not begun gives way. Otherwise a shutdown would wait for the
+            // connect.
             place.advance(Step::CalledOff);
         } else if place.stage == Stage::Leaving && cause == Cause::Closed {
-            // So does a move to another loop.
+            // A move gives way to a close of the program. After a shutdown or the peer's end the
+            // move goes on: it hands over what is left to do.
             self.call_off_move(id.index());
         }
         let Some(place) = self.table.get_mut(id) else { return false };
@@ -156,7 +158,7 @@ impl<S> Engine<S> {
             || self.files_of(index).is_some()
             || self.waits_for_jobs(index)
         {
-            // From the first time on.
+            // The clock of the end runs from the first try on.
             return self.sweep_later(watcher, index);
         }
         if flags & READING != 0 || flags & DRAINING != 0 {
@@ -198,7 +200,8 @@ impl<S> Engine<S> {
                     eof,
                 ))));
             }
-            // The answer of a cancel is on its way, or the half-close is.
+            // An operation, or the half-close, is still in flight: its completion brings us here
+            // again.
             Err(Reason::Busy) => {
                 self.sweep_later(watcher, index);
                 if flags & SHUTTING == 0 {
@@ -240,8 +243,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// A file could not be sent: that is why the connection ends, even if a close was asked for
-    /// before.
+    /// Forgets a close that was asked for: what comes next, a failed file or a shed, is the cause.
     pub(crate) fn forget_request(&mut self, index: u32) {
         if let Some(active) = self.table.active_of(index)
             && matches!(active.cause, Some(Cause::Closed | Cause::Eof))
@@ -424,7 +426,7 @@ impl<S> Engine<S> {
         self.table.release(index);
     }
 
-    /// The time of an end begins: what the connection has waited so far was not for the end.
+    /// Starts the clock of an end anew: the time before was not spent on the end.
     fn begin_end_clock(&mut self, index: u32) {
         self.thaw(index);
         if let Some(active) = self.table.active_of(index) {

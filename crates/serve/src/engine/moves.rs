@@ -78,8 +78,8 @@ impl<S> Engine<S> {
         }
     }
 
-    /// A move has not been possible in time: the connection stays where it is. False if it does
-    /// not move, or if the server shuts down.
+    /// Calls off the move of a connection, which stays where it is: the move took too long, or the
+    /// connection is to close. False if it does not move, or if the server shuts down.
     pub(crate) fn call_off_move(&mut self, index: u32) -> bool {
         let id = self.table.id(index);
         let Some(one) = self.leaving.moves.iter_mut().find(|one| one.id == id) else {
@@ -100,7 +100,7 @@ impl<S> Engine<S> {
         if flags & WOKEN != 0 {
             self.told.pending.push_back(Pending::Wake(id));
         }
-        // Another thread may have to give its place up, then.
+        // The server hears that the thread stays, and may ask another one to move.
         self.leaving.was_told_to_move = true;
         self.dirty(index);
         true

@@ -34,8 +34,9 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: the connection has ended, closes, detaches, or has shut down its
     ///   output.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
-    /// - [`Refusal::Memory`], of a session: more than [`Limits::memory`](crate::Limits::memory)
-    ///   bytes would wait in the whole server.
+    /// - [`Refusal::Memory`]: the server has no memory for it. A connection above its
+    ///   [share](crate::Budget), and a session, find none from three quarters of
+    ///   [`Limits::memory`](crate::Limits::memory) on.
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
@@ -240,7 +241,7 @@ impl<S> Engine<S> {
         self.come_again(watcher);
     }
 
-    /// The output of this turn is about to be sent, and is charged as what waits from then on.
+    /// Ends the charge for the output of this turn: from here on each connection is charged for it.
     pub(crate) fn end_turns_output(&mut self) {
         self.memory.end_turn();
     }
@@ -366,7 +367,7 @@ impl<S> Engine<S> {
         self.table.place(index).flags & (CONNECTING | ABORT) == 0
     }
 
-    /// Sends what was written to a connection in this turn; how much was sent, and how much waits.
+    /// Sends what was written to a connection in this turn, and notes how much of it waits.
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);

@@ -36,7 +36,7 @@ impl<S> Engine<S> {
         self.arm_sweep(watcher);
     }
 
-    /// Takes a connection out of that list, unless it closes.
+    /// Takes a connection out of the list that the sweep looks at, if it is there.
     pub(crate) fn unsweep(&mut self, index: u32) {
         let Some(active) = self.table.active_of(index) else { return };
         let Some(at) = active.swept.take() else { return };
@@ -146,7 +146,8 @@ impl<S> Engine<S> {
         } else if !ends && is_idle && is_past(limits.idle) {
             self.fail(watcher, index, Cause::Idle);
         } else if flags & (CONNECTING | FINISHING | DRAINING) == 0 {
-            // The wait for the end of the output was refused. A read, or a detach, may follow.
+            // The wait for the end of the output may have been refused, and a detach may wait for
+            // it.
             self.dirty(index);
             self.drained(watcher, index);
         }

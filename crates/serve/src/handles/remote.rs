@@ -62,9 +62,10 @@ impl Remote {
     /// - [`Refusal::Stale`]: the connection has ended. If it ends, or closes, before its loop has
     ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
-    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
-    ///   in the whole server. Until its loop has the write, its entry in the queue counts, too:
-    ///   less than 100 bytes.
+    /// - [`Refusal::Memory`]: the server has no memory for it. A connection above its
+    ///   [share](crate::Budget) finds none from three quarters of
+    ///   [`Limits::memory`](crate::Limits::memory) on. Until its loop has the write, its entry in
+    ///   the queue counts, too: less than 100 bytes.
     pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
         let data = data.into();
         let refused = |data, reason| Err(Refused { data, reason });

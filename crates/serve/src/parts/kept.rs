@@ -1,8 +1,8 @@
 //! Input that the program keeps, in memory of the heap, or has not read from a stream.
 //!
-//! A lease of the swap buffers costs nothing as long as half of them are free. Beyond that, data is
-//! copied out of its lease before the program gets it, and the copy counts for its connection until
-//! the program drops it. So a program that keeps leases never stops the reads of other connections.
+//! In each turn the program gets at most half of the free swap buffers as leases, for nothing. The
+//! data after those is copied, and the copy counts for its connection until it is dropped. So a
+//! program that keeps every lease leaves some for the reads of other connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

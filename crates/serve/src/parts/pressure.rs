@@ -18,14 +18,15 @@ pub(crate) struct Pressure {
     /// How many more leases the program gets in this turn. Then data is copied out of its lease,
     /// so that a program which keeps all of them leaves some for the reads.
     pub(crate) leases: usize,
-    /// How many more bytes of output this turn takes before the engine looks at the budget again,
-    /// and how many there were.
+    /// How many more bytes of output this turn takes before the engine looks at the budget again.
     pub(crate) room: usize,
+    /// What `room` was after that look.
     step: usize,
     /// What the output of this turn is charged.
     turn: u32,
-    /// Connections that have stopped reading, and some that read again, and how many have stopped.
+    /// Connections whose reads have stopped. Some may read again since.
     pub(crate) throttled: Vec<Id>,
+    /// How many connections have the flag `THROTTLED`.
     pub(crate) stopped: usize,
     /// Connections of which the program keeps input.
     pub(crate) keepers: Vec<Id>,
@@ -61,9 +62,9 @@ impl Pressure {
         self.room = self.step;
     }
 
-    /// Whether a connection takes `len` more bytes for which there is no `room`, so that it holds
-    /// `waits`. The output of this turn is charged to no connection yet: each of `active` ones may
-    /// have some.
+    /// Whether a connection may write `len` bytes beyond `room`: `waits` bytes would wait for it
+    /// then. The output of this turn has no owner yet, so the share is among all `active`
+    /// connections.
     pub(crate) fn takes(&self, waits: usize, len: usize, active: usize) -> bool {
         let used = self.budget.used() + self.step - self.room;
         let is_full = used.saturating_add(len) > self.budget.limit();
@@ -89,7 +90,7 @@ impl Pressure {
         self.look();
     }
 
-    /// The output of this turn is the watcher's, and charged as what waits there.
+    /// Ends the charge for the output of this turn: from here on each connection is charged for it.
     pub(crate) fn end_turn(&mut self) {
         if self.turn > 0 {
             self.budget.change(std::mem::take(&mut self.turn), 0);

@@ -1,19 +1,19 @@
 //! The table of connections: their ids, and their states.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use windlass::{Buf, Source, Ticket};
 
 use crate::parts::files::Files;
+use crate::parts::heads::{CHUNK, Head, Heads};
 use crate::parts::kept::KeptInput;
 use crate::parts::side::StreamSide;
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::{Id, LOOP_BITS};
-use crate::words::refused::Refusal;
 
 /// No place in a table.
 pub(crate) const NIL: u32 = u32::MAX >> 1;
@@ -33,68 +33,8 @@ pub(crate) fn session_of(active: u32) -> Option<u32> {
     (active >> 29 == SESSION >> 29).then_some(active & !SESSION)
 }
 
-/// Places are given out in chunks of this many.
-pub(crate) const CHUNK: usize = 256;
-
 /// The most places. The tokens of operations have higher numbers for other uses.
 pub(crate) const MOST: u32 = 1 << 24;
-
-/// The part of a place that other threads see.
-#[derive(Default)]
-pub(crate) struct Head {
-    /// The number of the connection that has the place; 0 if it is vacant.
-    pub(crate) number: AtomicU64,
-    /// Bytes that count against the connection's cap: those that wait in the loop, and those that
-    /// other threads have queued. Each party subtracts what it has added, so a charge that outlives
-    /// its connection counts for the next one only until its party subtracts it.
-    pub(crate) charged: AtomicU32,
-    /// When it was opened, in tenths of a second since the first connection. (It fills the place up
-    /// to a multiple of 8 bytes.)
-    pub(crate) opened: AtomicU32,
-}
-
-/// The places as other threads see them.
-#[derive(Clone, Default)]
-pub(crate) struct Heads(Arc<RwLock<Vec<Arc<[Head; CHUNK]>>>>);
-
-impl Heads {
-    /// Charges `bytes` to a connection, unless its charge would exceed `cap`.
-    pub(crate) fn charge(&self, id: Id, bytes: u32, cap: u32) -> Result<(), Refusal> {
-        self.with(id.index, |head| {
-            if head.number.load(Ordering::Acquire) != id.number {
-                return Err(Refusal::Stale);
-            }
-            // One atomic step, because the loop would refuse its own write while a charge that does
-            // not fit is in the counter.
-            let charge = |charged: u32| charged.checked_add(bytes).filter(|sum| *sum <= cap);
-            let charged = head.charged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge);
-            charged.map(|_| ()).map_err(|_| Refusal::Cap)
-        })
-        .unwrap_or(Err(Refusal::Stale))
-    }
-
-    /// How much is charged to a connection, and to its cap.
-    pub(crate) fn charged(&self, id: Id) -> usize {
-        self.with(id.index, |head| head.charged.load(Ordering::Relaxed)).unwrap_or(0) as usize
-    }
-
-    /// Takes a charge away again.
-    pub(crate) fn discharge(&self, id: Id, bytes: u32) {
-        self.with(id.index, |head| head.charged.fetch_sub(bytes, Ordering::Relaxed));
-    }
-
-    /// Whether the id is not stale yet.
-    pub(crate) fn contains(&self, id: Id) -> bool {
-        let lives = |head: &Head| head.number.load(Ordering::Acquire) == id.number;
-        self.with(id.index, lives).unwrap_or(false)
-    }
-
-    pub(crate) fn with<T>(&self, index: u32, look: impl FnOnce(&Head) -> T) -> Option<T> {
-        let chunks = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let chunk = chunks.get(index as usize / CHUNK)?;
-        Some(look(&chunk[index as usize % CHUNK]))
-    }
-}
 
 /// It has not opened: its connect is in flight, or its first event is to be made.
 pub(crate) const CONNECTING: u16 = 1;
@@ -104,7 +44,7 @@ pub(crate) const READING: u16 = 1 << 1;
 pub(crate) const PAUSED: u16 = 1 << 2;
 /// Its reads stop because too many bytes of output wait for it.
 pub(crate) const FULL: u16 = 1 << 3;
-/// Its reads stop because the whole server has too many bytes.
+/// Its reads stop because it holds more bytes than its share.
 pub(crate) const THROTTLED: u16 = 1 << 4;
 /// Data is held back. New data goes behind it.
 pub(crate) const HELD: u16 = 1 << 5;
@@ -129,7 +69,7 @@ pub(crate) const ABORT: u16 = 1 << 14;
 /// A wake is on its way to the program.
 pub(crate) const WOKEN: u16 = 1 << 15;
 
-/// Its reads have stopped.
+/// Its reads are to stop.
 pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED;
 
 /// The entry of a connection in the loop: 16 bytes besides the state. An idle connection has only
@@ -194,17 +134,18 @@ pub(crate) struct Active {
     /// Data that arrived while the program did not want any.
     pub(crate) held: VecDeque<Buf>,
     pub(crate) held_bytes: usize,
-    /// How many bytes are charged to the budget, and how many of them to the connection's cap.
+    /// How many bytes are charged to the budget.
     pub(crate) charged: u32,
-    /// How many bytes it holds as a holder, with those that are `kept`, and where it stands among
-    /// the holders of this size.
+    /// `charged`, and what is `kept`, when `hold` was last called.
     pub(crate) holding: u32,
+    /// Where it stands in the list of holders of this size.
     held_at: u32,
     /// What the program has charged to it.
     pub(crate) by_program: u32,
     /// The bytes of its input that the program keeps in memory of the heap, or has not read from
     /// its stream. They are charged to the budget by themselves.
     pub(crate) kept: Option<KeptInput>,
+    /// How many bytes count against the cap of the connection.
     pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
     pub(crate) since: Option<Instant>,
@@ -269,7 +210,8 @@ pub(crate) struct Table<S> {
     spare: Vec<Box<Active>>,
     /// The least number of them since the last `trim`.
     least_spare: usize,
-    /// The connections that hold bytes, by the number of bits of their number.
+    /// The places of connections that hold bytes, by the number of bits of how many bytes they
+    /// hold.
     holders: [Vec<u32>; 33],
     /// Where the next look at a long list of them begins.
     look_from: usize,
@@ -587,7 +529,8 @@ impl<S> Table<S> {
         isize::from(new > 0) - isize::from(old > 0)
     }
 
-    /// A connection ends or leaves, whatever the program keeps of it. As `hold`.
+    /// Forgets what the program keeps of a connection that ends or leaves: those bytes stay in the
+    /// budget until they are dropped, and belong to no connection. Returns the same as `hold`.
     pub(crate) fn hold_nothing(&mut self, index: u32) -> isize {
         if let Some(active) = self.active_of(index) {
             active.kept = None;
@@ -598,12 +541,13 @@ impl<S> Table<S> {
     /// One of the connections that hold most, to a factor of two, if it holds more than `share`.
     pub(crate) fn largest_holder(&mut self, share: usize) -> Option<u32> {
         let lowest = class(u32::try_from(share).unwrap_or(u32::MAX));
-        // Above the size of the share each one is above it.
+        // A connection in a list above that of the share holds more than the share.
         let larger = (lowest + 1..33).rev().find_map(|size| self.holders[size].last());
         if larger.is_some() {
             return larger.copied();
         }
-        // One look at those beside it has a bound, and the next one goes on from there.
+        // In the list of the share it may hold less. A call looks at `LOOKS` of them, and the next
+        // call goes on behind those.
         let beside = &self.holders[lowest];
         for _ in 0..beside.len().min(LOOKS) {
             self.look_from = (self.look_from + 1) % beside.len();
@@ -662,6 +606,7 @@ impl Active {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::refused::Refusal;
 
     #[test]
     fn an_idle_connection_takes_32_bytes() {
@@ -705,7 +650,7 @@ mod tests {
     fn a_holder_above_the_share_is_found_beside_many_below_it() {
         let mut table = Table::new(0);
         for at in 0..1050 {
-            let id = table.insert(Source::NONE, 0, ()).unwrap();
+            let id = table.insert(Source::NONE, 0, Some(())).unwrap();
             table.activate(id.index()).charged = if at < 150 { 5000 } else { 4200 };
             table.hold(id.index());
         }

@@ -25,6 +25,8 @@ struct Inner {
     refused: usize,
     /// The next completion of an accept is its end, with this errno.
     end_accept: Option<i32>,
+    /// No option of a socket is set.
+    refuses_options: bool,
 }
 
 impl Orders {
@@ -41,6 +43,11 @@ impl Orders {
     /// Ends the next accept that completes, with this errno.
     pub fn end_accept(&self, errno: i32) {
         self.0.borrow_mut().end_accept = Some(errno);
+    }
+
+    /// Refuses all options of sockets from now on.
+    pub fn refuse_options(&self) {
+        self.0.borrow_mut().refuses_options = true;
     }
 
     fn refuses(&self, code: OpCode) -> bool {
@@ -133,7 +140,6 @@ impl<D: Driver> Driver for Refusing<D> {
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
         fn set_idle_timeout(&mut self, source: Source, t: Option<Duration>) -> Result<(), Refusal>;
-        fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal>;
         fn next_timeout(&mut self) -> Option<Duration>;
         fn submitter(&mut self) -> Submitter;
     }
@@ -144,6 +150,13 @@ impl<D: Driver> Driver for Refusing<D> {
         options: ConnectOptions,
     ) -> Result<(Source, Ticket), Refusal> {
         self.inner.connect(addresses, options)
+    }
+
+    fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal> {
+        if self.orders.0.borrow().refuses_options {
+            return Err(Refusal::Unsupported);
+        }
+        self.inner.set_option(source, option)
     }
 
     fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Refusal> {
