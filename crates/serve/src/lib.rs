@@ -68,8 +68,8 @@
 //!
 //! # What it promises
 //!
-//! Tests cite these promises by their numbers. They hold on every driver of windlass, and in its
-//! simulation.
+//! They hold on every driver of windlass, and in its simulation. Files of tests cite them by their
+//! numbers.
 //!
 //! - **P1 order.** `Opened`, then data, then one last event: `Closed` or `Detached`. A connect that
 //!   fails has only the last one. An id never names another connection.

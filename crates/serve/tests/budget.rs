@@ -1,4 +1,6 @@
 //! The rule of the budget: a peer that holds much stops itself, and nobody else; on every driver.
+//!
+//! Of the promises on the page of the crate: P4, P5, P7 and P9.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

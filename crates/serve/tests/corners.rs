@@ -1,5 +1,7 @@
 //! Corner cases: two causes at once, calls in an unusual order, and values at their limits, on
 //! every driver.
+//!
+//! Of the promises on the page of the crate: P4 and P6.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

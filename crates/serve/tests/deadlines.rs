@@ -1,4 +1,6 @@
 //! Deadlines of connections, on every driver.
+//!
+//! Of the promises on the page of the crate: P4.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

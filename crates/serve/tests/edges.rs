@@ -1,5 +1,7 @@
 //! Where two things meet that each work by themselves: failures in a row, marks in flight, the last
 //! turn, refused submissions, foreign tokens; on every driver.
+//!
+//! Of the promises on the page of the crate: P6.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

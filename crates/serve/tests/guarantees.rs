@@ -1,4 +1,6 @@
 //! The guarantees of a server, on every driver.
+//!
+//! Of the promises on the page of the crate: P1, P3, P4 and P5.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

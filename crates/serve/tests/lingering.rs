@@ -1,4 +1,6 @@
 //! The last answer arrives, whatever the peer still says; on every driver.
+//!
+//! Of the promises on the page of the crate: P2, P3 and P4.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

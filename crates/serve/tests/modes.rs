@@ -1,4 +1,6 @@
 //! The three modes: loops, a thread for each connection, and both.
+//!
+//! Of the promises on the page of the crate: P3 and P10.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![cfg(unix)]
 

@@ -1,4 +1,6 @@
 //! The order of callbacks and the drain of a shutdown, in every mode on every driver.
+//!
+//! Of the promises on the page of the crate: P1, P3 and P10.
 #![allow(missing_docs)] // a test binary has no users
 #![cfg(unix)]
 

@@ -1,4 +1,6 @@
 //! Callbacks that panic, ticks, and the order of callbacks, on every driver.
+//!
+//! Of the promises on the page of the crate: P1 and P8.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

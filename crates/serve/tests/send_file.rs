@@ -1,5 +1,7 @@
 //! Files among the writes of a connection, in every mode on every driver of the system. A
 //! simulation has no files of the system, and refuses them.
+//!
+//! Of the promises on the page of the crate: P2 and P3.
 #![allow(missing_docs)] // a test binary has no users
 #![cfg(unix)]
 

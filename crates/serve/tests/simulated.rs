@@ -1,5 +1,7 @@
 //! Random programs: an echo server and its clients on a simulated network with faults, and with a
 //! server whose process dies. Each seed is another program; two runs of one seed are the same run.
+//!
+//! Of the promises on the page of the crate: P1, P2, P4 and P10.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

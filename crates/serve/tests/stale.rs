@@ -1,4 +1,6 @@
 //! Connections that have ended, in every call that takes an id, on every driver.
+//!
+//! Of the promises on the page of the crate: P1.
 #![allow(missing_docs)] // a test binary has no users
 
 mod common;

@@ -1,4 +1,4 @@
-//! The tables of `README.md` name tests that exist.
+//! The tables of `README.md` name tests that exist, and tests cite each promise of the crate's page.
 #![allow(missing_docs)] // a test binary has no users
 
 use std::collections::BTreeSet;
@@ -35,4 +35,28 @@ fn every_test_of_the_tables_exists() {
         }
     }
     assert!(count > 60, "{count} tests: the search finds nothing any more");
+}
+
+#[test]
+fn every_promise_is_cited() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = include_str!("../src/lib.rs").lines();
+    let promises = page.filter_map(|line| line.strip_prefix("//! - **P")?.split(' ').next());
+    let promises: Vec<&str> = promises.collect();
+    assert_eq!(promises, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    let mut cited = BTreeSet::new();
+    for entry in std::fs::read_dir(home.join("tests")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let Ok(text) = std::fs::read_to_string(path) else { continue };
+        let Some((_, line)) = text.split_once("//! Of the promises on the page of the crate: ")
+        else {
+            continue;
+        };
+        let line = line.lines().next().expect("a line");
+        let numbers = line.split([' ', ',', '.']).filter_map(|word| word.strip_prefix('P'));
+        cited.extend(numbers.map(str::to_owned));
+    }
+    for promise in promises {
+        assert!(cited.contains(promise), "no test cites P{promise}: {cited:?}");
+    }
 }

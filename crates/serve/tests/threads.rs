@@ -1,4 +1,6 @@
 //! Servers that run on threads of their own, on every driver of the system.
+//!
+//! Of the promises on the page of the crate: P9.
 #![allow(missing_docs)] // a test binary has no users
 #![cfg(unix)]
 

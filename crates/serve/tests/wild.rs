@@ -1,5 +1,7 @@
 //! Random servers in each mode: whatever callbacks, jobs, streams and other threads do, each
 //! connection ends once, each job that must run has run, and the budget comes back whole.
+//!
+//! Of the promises on the page of the crate: P2 and P7.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 #![cfg(unix)]
 
