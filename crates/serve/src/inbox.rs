@@ -110,8 +110,8 @@ impl Command {
     }
 }
 
-/// The most accepted connections that wait in an inbox. A loop that blocks leaves the others in the
-/// kernel's backlog, or to the loop that has accepted them.
+/// The most accepted connections that wait in an inbox. The loop that has accepted the others
+/// serves them itself. So a loop that blocks collects at most twice as many.
 const MOST_ACCEPTED: usize = 64;
 
 /// The size of a write's entry in the queue, besides its bytes.

@@ -1,4 +1,5 @@
-//! The tables of `README.md` name tests that exist, and tests cite each promise of the crate's page.
+//! The tables of `README.md` name tests that exist, and tests cite each promise of the page of the
+//! crate.
 #![allow(missing_docs)] // a test binary has no users
 
 use std::collections::BTreeSet;

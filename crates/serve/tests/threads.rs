@@ -25,6 +25,7 @@ systems_drivers! {
     a_loop_can_end_the_server_before_it_serves
     loops_that_wake_each_other_do_not_block
     panics_of_all_loops_are_in_the_report
+    a_loop_that_blocks_collects_few_connections
 }
 
 /// A result within a bound.
@@ -326,4 +327,58 @@ fn panics_of_all_loops_are_in_the_report<T: System>() {
     let report = report(server, &reports);
     assert_eq!((report.panics, report.counts.ends.panicked), (3, 3));
     assert_eq!(report.counts.ends.shutdown, 3);
+}
+
+/// Loop 1 blocks in its first connection, until the test lets go.
+struct Blocks {
+    index: usize,
+    gate: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Handler for Blocks {
+    type State = ();
+    fn opened(&mut self, _: &mut Conn<'_, ()>, _: Origin) -> Action {
+        if self.index == 1 {
+            // It fails once the test has let go.
+            let _ = self.gate.lock().unwrap().recv();
+        }
+        Action::None
+    }
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        c.write(data);
+        Action::None
+    }
+}
+
+/// Every second connection waited in the inbox of the loop that blocked, without a bound.
+fn a_loop_that_blocks_collects_few_connections<T: System>() {
+    const COUNT: usize = 300;
+    let (lets_go, gate) = channel();
+    let gate = Arc::new(Mutex::new(gate));
+    let new = move |index| Blocks { index, gate: Arc::clone(&gate) };
+    let server = Server::new(new).loops(2).watcher(T::builder()).signals(false);
+    let server = server.listen("tcp://127.0.0.1:0").unwrap().start().unwrap();
+    let mut clients: Vec<_> = (0..COUNT).map(|_| tcp(&server.addresses()[0])).collect();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+        client.set_nonblocking(true).unwrap();
+    }
+    // Dropped before the server, which waits for its loops.
+    let lets_go = lets_go;
+    // The one that blocks, 64 that its loop has taken out of its inbox, and 64 that are in it.
+    let (mut answered, start) = (0, std::time::Instant::now());
+    while answered < COUNT - 129 {
+        assert!(start.elapsed() < PATIENCE, "{answered} answers");
+        let before = clients.len();
+        clients.retain(|mut client| client.read(&mut [0; 1]).is_err());
+        answered += before - clients.len();
+        thread::yield_now();
+    }
+    drop(lets_go);
+    for client in &mut clients {
+        client.set_nonblocking(false).unwrap();
+        client.read_exact(&mut [0; 1]).unwrap();
+    }
+    server.shutdown();
+    assert_eq!(server.wait().unwrap().counts.accepted as usize, COUNT);
 }
