@@ -958,3 +958,10 @@ fn a_detach_waits_for_the_half_close() {
 fn kept_parts_of_three_buffers_stop_no_reads() {
     run(20_002_968);
 }
+
+/// In this program the times of a farewell and of the wait behind it end at once: a part of it, and
+/// an end of file.
+#[test]
+fn a_farewell_that_runs_out_with_its_wait_ends_with_a_reset() {
+    run(30_006_113);
+}

@@ -122,25 +122,34 @@ impl<S> Engine<S> {
     pub(crate) fn say_farewell<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
         let (token, limits) = (self.token(REFUSED), self.config.limits);
         let farewell = self.config.farewell;
+        let linger = Some(limits.linger).filter(|linger| {
+            !farewell.is_empty() && !linger.is_zero() && self.entrance.refused < MOST_REFUSED
+        });
         if !farewell.is_empty() {
-            let write = Op::write(source, farewell).quiet();
-            let _ = watcher.submit(write.token(token).timeout(limits.close));
-            if !limits.linger.is_zero() && self.entrance.refused < MOST_REFUSED {
-                // The peer may have sent bytes already. A close would reset the connection.
-                let shutdown = Op::shutdown(source).token(token);
-                let read = Op::read(source).multishot().timeout(limits.linger).token(token);
-                if watcher.submit(shutdown).is_ok() && watcher.submit(read).is_ok() {
-                    self.entrance.refused += 1;
-                    return;
-                }
+            let mut write = Op::write(source, farewell).quiet().token(token);
+            // A read with the shorter time looks at what is left of the write.
+            if linger.is_none_or(|linger| limits.close < linger) {
+                write = write.timeout(limits.close);
             }
+            let _ = watcher.submit(write);
         }
-        if watcher.submit(Op::close(source).token(token)).is_err() {
+        let waits = match linger {
+            // The peer may have sent bytes already. A close would reset the connection.
+            Some(linger) => {
+                let shutdown = Op::shutdown(source).token(token);
+                let read = Op::read(source).multishot().timeout(linger).token(token);
+                watcher.submit(shutdown).is_ok() && watcher.submit(read).is_ok()
+            }
+            None => watcher.submit(Op::close(source).token(token)).is_ok(),
+        };
+        if !waits {
             if watcher.queued_bytes(source).unwrap_or(0) > 0 {
                 // The peer must not take a part of the farewell for all of it.
                 reset_at_close(watcher, source);
             }
             watcher.abort(source);
+        } else if linger.is_some() {
+            self.entrance.refused += 1;
         }
     }
 
