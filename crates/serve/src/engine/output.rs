@@ -202,7 +202,7 @@ impl<S> Engine<S> {
     /// fn take(engine: &mut Engine<Input>, id: Id, data: Buf) {
     ///     let Some(input) = engine.state_mut(id) else { return };
     ///     input.push(data);
-    ///     while let Ok(Some(line)) = input.next(&mut Lines::default()) {
+    ///     while let Ok(Some(line)) = input.next(&mut Lines::new(1024)) {
     ///         println!("{}", line.len());
     ///     }
     ///     let rest = input.len();
