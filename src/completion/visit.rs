@@ -15,7 +15,8 @@ use super::{Completion, Completions, Done};
 impl Completions {
     /// Lends the completions in order, one at a time, without moving them. The end of the visit
     /// drops those that it has lent. Those that the loop did not reach stay in the batch, in front
-    /// of what the next wait adds: an early `return` or a `?` loses none. ([`drain`] drops them.)
+    /// of what the next wait adds: an early `return` or a `?` loses none. The wait itself does not
+    /// look at them, and may block: visit the rest first. ([`drain`] drops them.)
     ///
     /// `drain` moves each completion, which is a cache line, out of the batch. In a visit the
     /// program takes only what it needs, with [`take_read`](Completion::take_read),

@@ -422,6 +422,10 @@ impl<S> Engine<S> {
         if place.flags & THROTTLED != 0 {
             place.flags &= !THROTTLED;
             self.memory.stopped -= 1;
+            if self.memory.stopped == 0 {
+                let (used, limit) = (self.memory.budget.used(), self.memory.budget.limit());
+                self.log(LogEvent::Unthrottled { used, limit });
+            }
         }
         self.table.release(index);
     }

@@ -89,7 +89,8 @@ impl<S: Default> Engine<S> {
     ///
     /// Call it until it returns `None`, then [`flush`](Engine::flush). If the batch is dropped
     /// before, by a `?` for example, the completions that are left stay in their
-    /// [`Completions`](windlass::Completions), and come first in the next visit.
+    /// [`Completions`](windlass::Completions), and come first in the next visit. A wait before that
+    /// visit may block.
     #[inline(always)]
     pub fn next_event_in<D: Driver>(
         &mut self,
