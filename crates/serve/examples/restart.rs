@@ -31,7 +31,7 @@ use windlass_serve::{Action, Conn, Context, Handler, IoMode, Report, Server};
 mod options;
 
 /// The listener for the next process, until the server shuts down: a listener that stays open would
-/// keep clients waiting for nobody.
+/// keep clients waiting, although no process serves them.
 #[derive(Clone)]
 struct ToPass(Arc<Mutex<Option<TcpListener>>>);
 
@@ -95,7 +95,7 @@ pub(crate) fn serve(
         })
         .start()?;
     println!("process {} listens on {}", id(), running.addresses()[0]);
-    // From here on nobody may read what the process prints to its output.
+    // From here on no process may read what this one prints.
     running.wait()
 }
 

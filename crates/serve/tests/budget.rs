@@ -1,4 +1,4 @@
-//! The rule of the budget: a peer that holds much stops itself, and nobody else; on every driver.
+//! The rule of the budget: a peer that holds much stops itself, and no other; on every driver.
 //!
 //! Of the promises on the page of the crate: P4, P5, P7 and P9.
 #![allow(missing_docs)] // a test binary has no users
@@ -150,7 +150,7 @@ fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
     assert!(bench.running.engine().budget().used() <= 8 << 20);
 }
 
-/// Between three quarters of the memory and all of it, nobody was read, and nobody was shed.
+/// Between three quarters of the memory and all of it, the server read from no peer, and shed none.
 fn peers_that_never_read_leave_the_others_alone<T: Harness>() {
     let mut bench = bench::<T, _, _>(orders(Limits::new().memory(8 << 20)));
     let deaf: Vec<_> = (0..40).map(|_| bench.connect_deaf()).collect();

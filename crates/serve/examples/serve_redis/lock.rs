@@ -36,7 +36,7 @@ impl Lock {
     }
 
     /// As on Unix. A lock of the log itself would lock out the operations of this server, too. So
-    /// the file `PATH.lock` is open for nobody else.
+    /// the file `PATH.lock` is open for no other process.
     #[cfg(windows)]
     pub(crate) fn take(path: &Path) -> io::Result<Lock> {
         use std::os::windows::fs::OpenOptionsExt;

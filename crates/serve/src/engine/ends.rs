@@ -28,7 +28,8 @@ impl<S> Engine<S> {
     /// Closes a connection after its [jobs](Engine::execute) have ended and its waiting output is
     /// sent; false for a stale id. No more of its data is delivered. Output that is not sent within
     /// [`Limits::close`](crate::Limits::close) is lost: `unsent` of
-    /// [`Event::Closed`](crate::Event::Closed) counts it.
+    /// [`Event::Closed`](crate::Event::Closed) counts it. A connection that is open and on its way
+    /// to a [detach](Engine::detach) goes on with that.
     pub fn close(&mut self, id: Id) -> bool {
         self.close_as(id, Cause::Closed)
     }
@@ -278,7 +279,7 @@ impl<S> Engine<S> {
         let source = self.table.place(index).source;
         let queued = self.queued(watcher, index);
         let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
-        // A proxy learns by the reset that nobody has seen its client. (One that has ended its side
+        // A proxy learns by the reset that the server has not seen its client. (One that has ended its side
         // has only looked whether the server is there.)
         let place = self.table.place(index);
         let was_not_seen = place.stage == Stage::Handshake && cause != Cause::Eof;

@@ -1,7 +1,7 @@
 //! Signals of the process, which the first loop takes.
 //!
 //! # Why a second signal has its old effect
-//! A server that waits for slow peers must not hold up somebody who types Ctrl-C again. So the
+//! A server that waits for slow peers must not hold up a user who types Ctrl-C again. So the
 //! first signal gives both signals their dispositions back. This needs no path that ends all
 //! connections of all loops at once, and it works while the loops are busy.
 
