@@ -86,10 +86,10 @@
 //!   connection. For memory, a server stops the reads of, or closes, only connections above their
 //!   [share](Budget). An open connection that holds nothing is always served.
 //! - **P6 work.** A flush does a bounded amount of work: what has arrived, 1024 looks at stalled
-//!   connections, 1024 at deadlines, and one look at each connection that has stopped reading, whose
-//!   input the program keeps, or whose stream waits for memory. A wake that a callback causes comes
-//!   after the flush. Each flush of a loop closes at most 64 connections for memory. A turn of a
-//!   server has at most 16 flushes.
+//!   connections, 1024 at deadlines, and one look at each connection that has stopped reading,
+//!   whose input the program keeps, or whose stream waits for memory. A wake that a callback causes
+//!   comes after the flush. Each flush of a loop closes at most 64 connections for memory. A turn
+//!   of a server has at most 16 flushes.
 //! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection.
 //!   Nor does a program that keeps every buffer.
 //! - **P8 panics.** A panic of a callback ends its connection with [`Cause::Panicked`], and nothing

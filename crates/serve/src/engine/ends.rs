@@ -279,8 +279,8 @@ impl<S> Engine<S> {
         let source = self.table.place(index).source;
         let queued = self.queued(watcher, index);
         let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
-        // A proxy learns by the reset that the server has not seen its client. (One that has ended its side
-        // has only looked whether the server is there.)
+        // A proxy learns by the reset that the server has not seen its client. (One that has ended
+        // its side has only looked whether the server is there.)
         let place = self.table.place(index);
         let was_not_seen = place.stage == Stage::Handshake && cause != Cause::Eof;
         let has_unsent = queued > 0 || self.table.active_of(index).is_some_and(|a| unsent(a));
