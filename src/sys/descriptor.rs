@@ -390,6 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri tells of every descriptor that it is closed on exec")]
     fn what_was_inherited_is_taken_once() {
         let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
         let own = inherited(here.as_raw_fd()).unwrap_err();
