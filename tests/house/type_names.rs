@@ -25,7 +25,7 @@ const TWINS: [(&str, [&str; 2], &str); 10] = [
 
 /// Names that two crates have, each for its own: as the settings of a driver and of an engine are
 /// both `Config`. None of them has two files in one crate.
-const BETWEEN: [&str; 28] = [
+const BETWEEN: [&str; 27] = [
     "Chunk",
     "Closed",
     "Config",
@@ -53,7 +53,6 @@ const BETWEEN: [&str; 28] = [
     "Submitted",
     "Table",
     "Target",
-    "Waker",
 ];
 
 /// Names of several types of one crate, which have to become different.

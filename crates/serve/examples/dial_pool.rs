@@ -23,10 +23,12 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use windlass::driver::Deadline;
 use windlass::net::ConnectOptions;
 use windlass::{Address, Buf, Completions, Watcher};
 use windlass_serve::{
-    Action, Config, Conn, Context, Engine, Event, Handler, Id, Phase, Remote, Report, Server,
+    Action, Config, Conn, Context, Engine, Event, Handler, Id, Phase, Remote, Server,
+    report::Report,
 };
 
 #[path = "../../../examples/common/options.rs"]
@@ -119,7 +121,7 @@ impl Pool {
             (slot.request, slot.heard) = (Some(request), Vec::new());
             // If it closes just now, its end puts the request back.
             let _ = self.engine.write(id, line);
-            self.engine.set_read_deadline(id, self.timeout);
+            self.engine.set_read_deadline(id, Deadline::After(self.timeout));
         }
         while target.dialing < target.waiting.len() && target.size < self.most {
             let options = ConnectOptions::default().timeout(self.timeout);
@@ -289,7 +291,7 @@ fn main() -> io::Result<()> {
         }
     }
     pool.run(&mut watcher, requests * addresses.len())?;
-    let connected = pool.engine.counts().connected;
+    let connected = pool.engine.counters().connected;
     let Pool { answered, failed, broken, .. } = pool;
     println!("{answered} answered, {failed} failed; {connected} connections, {broken} broken");
     // The connections close, so that no server waits for their peers.

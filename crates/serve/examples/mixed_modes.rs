@@ -14,7 +14,7 @@ use std::io;
 
 use windlass::Buf;
 use windlass_serve::framing::{Input, Lines};
-use windlass_serve::{Action, Conn, Handler, Id, IoMode, Server};
+use windlass_serve::{Action, Conn, Handler, Id, Server, modes::IoMode};
 
 #[path = "common/mod.rs"]
 mod common;

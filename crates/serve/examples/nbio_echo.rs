@@ -10,7 +10,7 @@
 use std::io;
 
 use windlass::Buf;
-use windlass_serve::{Action, Conn, Datagram, Handler, IoMode, Server};
+use windlass_serve::{Action, Conn, Datagram, Handler, Server, modes::IoMode};
 
 #[path = "common/mod.rs"]
 mod common;

@@ -24,7 +24,7 @@ use std::{env, thread};
 
 use windlass::Buf;
 use windlass::process::signal::SIGUSR2;
-use windlass_serve::{Action, Conn, Context, Handler, IoMode, Report, Server};
+use windlass_serve::{Action, Conn, Context, Handler, Server, modes::IoMode, report::Report};
 
 #[allow(dead_code)] // other examples use the rest
 #[path = "../../../examples/common/options.rs"]
@@ -171,6 +171,6 @@ fn main() -> io::Result<()> {
         Ok(command)
     };
     let report = serve(listener, (loops, mode), grace, next)?;
-    eprintln!("process {} has ended: {} connections", id(), report.counts.accepted);
+    eprintln!("process {} has ended: {} connections", id(), report.counters.accepted);
     Ok(())
 }

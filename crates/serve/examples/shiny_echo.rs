@@ -33,6 +33,6 @@ fn main() -> std::io::Result<()> {
         |shutdown| !*shutdown,
         &mut shutdown,
     )?;
-    println!("{} connections", report.counts.accepted);
+    println!("{} connections", report.counters.accepted);
     Ok(())
 }

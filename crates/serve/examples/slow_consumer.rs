@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 use windlass_serve::{
-    Action, Closed, Config, Conn, Context, Handler, Id, IoMode, Limits, Origin, Refusal, Remote,
-    Server,
+    Action, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Refusal, Remote, Server,
+    modes::IoMode,
 };
 
 #[path = "common/mod.rs"]

@@ -77,7 +77,7 @@ fn main() -> io::Result<()> {
     let new = |_loop| Sessions { is_loud: true };
     let server = Server::new(new).config(config(idle, sessions));
     let report = setup.serve(server, "udp", "?reuseport=true")?;
-    let counts = report.counts;
-    println!("{} sessions, {} datagrams", counts.sessions, counts.datagrams);
+    let counters = report.counters;
+    println!("{} sessions, {} datagrams", counters.sessions, counters.datagrams);
     Ok(())
 }

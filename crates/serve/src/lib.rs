@@ -14,9 +14,9 @@
 //!
 //! | task | item |
 //! |---|---|
-//! | a thread for each connection, or for the first ones | [`IoMode`] |
+//! | a thread for each connection, or for the first ones | [`modes`] |
 //! | files | [`Conn::send_file`], [`Engine::send_file`] |
-//! | blocking code beside the loop | [`Conn::execute`], [`Server::executor`] |
+//! | blocking code beside the loop | [`Conn::execute`], [`jobs`] |
 //! | writes, wakes and closes from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
 //! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
@@ -26,7 +26,7 @@
 //! | each peer of a UDP socket as a connection | [`Config::udp_sessions`] |
 //! | two servers that share a listener | [`Engine::overflow_to`] |
 //! | records of connections, limits and panics | [`Config::log`], [`log`] |
-//! | what was served, and what was lost | [`Report`], [`Counts`] |
+//! | what was served, and what was lost | [`report`] |
 //! | a server beside other code of `main` | [`Server::start`], [`Running`] |
 //! | signals, and sockets of systemd | [`Server::on_signal`], [`Server::listen`] |
 //!
@@ -62,7 +62,7 @@
 //! let server = server.listen("tcp://127.0.0.1:7007")?;
 //! # */
 //! let report = server.run()?;
-//! assert_eq!(report.counts.accepted, 1);
+//! assert_eq!(report.counters.accepted, 1);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -98,7 +98,7 @@
 //!   connection's loop. None is lost without a counter or an error, and no wake is missed, also if
 //!   queues are full.
 //! - **P10 shutdown.** It ends within [`Limits::close`] and [`Limits::linger`] (and the
-//!   [grace](Server::grace)), and its [`Report`] names what could not be sent.
+//!   [grace](Server::grace)), and its [`Report`](report::Report) names what could not be sent.
 #![forbid(unsafe_code)]
 
 #[doc = include_str!("../docs/coming-from-nbio.md")]
@@ -109,29 +109,27 @@ pub mod framing;
 pub mod guide {}
 mod handles;
 mod inbox;
+pub mod jobs;
 pub mod log;
 mod memory;
+pub mod modes;
 pub mod net;
 mod parts;
+pub mod report;
 mod server;
 mod stage;
 mod sys;
 mod words;
 
 pub use engine::Engine;
-pub use handles::{dial::Dial, remote::Remote, stream::Stream, work::Work};
+pub use handles::{dial::Dial, remote::Remote, stream::Stream};
 pub use memory::Budget;
 pub use server::{
-    Action, Closed, Conn, Context, Datagram, Detached, Handler, IoMode, Loops, Report, Running,
-    Server, ServerLoop, Unfinished, Waker, serve,
+    Action, Closed, Conn, Context, Datagram, Detached, Handler, Running, Server, ServerLoop, serve,
 };
-pub use words::balance::Balance;
 pub use words::cause::{Cause, Phase};
 pub use words::config::Config;
-pub use words::counts::{Counts, Ends};
 pub use words::event::{Event, Origin};
-pub use words::expiry::Expiry;
 pub use words::id::Id;
-pub use words::job::{JobCounts, JobError};
 pub use words::limits::Limits;
-pub use words::refused::{Refusal, Refused, RefusedFile, RefusedJob};
+pub use words::refused::{Refusal, Refused};

@@ -214,16 +214,16 @@ pub enum LogEvent<'a> {
         /// Why.
         error: &'a JobError,
     },
-    /// A loop of a server begins to shut down, or a thread of an [`IoMode`](crate::IoMode).
+    /// A loop of a server begins to shut down, or a thread of an [`IoMode`](crate::modes::IoMode).
     /// [`Level::Info`].
     ShutdownBegun {
         /// How many connections are open or closing.
         connections: usize,
         /// How often an accept found no descriptor left: see
-        /// [`Report`](crate::Report::descriptor_shortages).
+        /// [`Report`](crate::report::Report::descriptor_shortages).
         descriptor_shortages: u64,
     },
-    /// A loop of a server has shut down, or a thread of an [`IoMode`](crate::IoMode).
+    /// A loop of a server has shut down, or a thread of an [`IoMode`](crate::modes::IoMode).
     /// [`Level::Info`]; [`Level::Warn`] if a connection ended before all its output was sent. A
     /// `Closed` tells of each such connection.
     ShutdownEnded {
@@ -241,7 +241,8 @@ pub enum RefusedBecause {
     /// A [share](crate::Budget) of [`Limits::memory`](crate::Limits::memory) would be below the
     /// least one.
     Memory,
-    /// Each thread of an [`IoMode`](crate::IoMode) has a connection, or a thread could not begin.
+    /// Each thread of an [`IoMode`](crate::modes::IoMode) has a connection, or a thread could not
+    /// begin.
     Threads,
     /// The watcher has refused the socket.
     Rejected(Reason),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The least share of a connection, in a budget of 64 KiB or more.
 const LEAST_SHARE: usize = 4 << 10;
 
-/// Counts the bytes that wait in all loops of a server, and shares them out.
+/// Counters the bytes that wait in all loops of a server, and shares them out.
 ///
 /// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
 /// turn, what other threads have queued, data that is held back from the program, copies of data

@@ -58,7 +58,7 @@ fn bad_peers_end_within_their_limits_and_are_counted<T: Harness>() {
     let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
     let resets = bench.connect_deaf();
     bench.say(resets, "hello");
-    bench.until("it is answered", |bench| bench.running.report().counts.writes == 1);
+    bench.until("it is answered", |bench| bench.running.report().counters.writes == 1);
     bench.run_for(T::span(1.0));
     // Unread data makes a reset of the close.
     bench.watcher.abort(resets);
@@ -67,7 +67,7 @@ fn bad_peers_end_within_their_limits_and_are_counted<T: Harness>() {
         bench.say(deaf, vec![1; 1 << 20]);
     }
     let (silent, slow) = (bench.connect(), bench.connect());
-    bench.until("all are open", |bench| bench.running.report().counts.accepted == 4);
+    bench.until("all are open", |bench| bench.running.report().counters.accepted == 4);
     for second in 0..250 {
         bench.say(slow, "x");
         bench.run_for(T::span(1.0));
@@ -79,10 +79,10 @@ fn bad_peers_end_within_their_limits_and_are_counted<T: Harness>() {
     bench.until("the silent one sees it", |bench| bench.client(silent).is_over());
     bench.until("all bytes are answered", |bench| bench.client(slow).heard.len() == 250);
     assert!(!bench.client(slow).is_over());
-    let counts = bench.running.report().counts;
-    let ends = &counts.ends;
-    assert_eq!((ends.write_stall, ends.idle, ends.failed), (1, 1, 1), "{counts:?}");
-    assert_eq!((counts.accepted, bench.running.engine().len()), (4, 1));
+    let counters = bench.running.report().counters;
+    let ends = &counters.ends;
+    assert_eq!((ends.write_stall, ends.idle, ends.failed), (1, 1, 1), "{counters:?}");
+    assert_eq!((counters.accepted, bench.running.engine().len()), (4, 1));
     assert_eq!(bench.running.engine().budget().used(), 0);
 }
 
@@ -100,14 +100,14 @@ fn a_write_to_a_connection_that_is_gone_comes_back<T: Harness>() {
     remote.write(gone, "too late").unwrap();
     bench.until("it has ended", |bench| bench.running.handler().closed == [Cause::Aborted]);
     bench.until("its client sees it", |bench| bench.client(first).is_over());
-    assert_eq!(bench.running.report().counts.stale_writes, 1);
+    assert_eq!(bench.running.report().counters.stale_writes, 1);
     let next = bench.connect();
     bench.until("it is open", |bench| bench.running.handler().opened.len() == 2);
     let lives = bench.running.handler().opened[1];
     let engine = bench.running.engine();
     for refused in [remote.write(gone, "stale"), engine.write(gone, "stale")] {
         let refused = refused.unwrap_err();
-        assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"stale"[..]));
+        assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"stale"[..]));
     }
     assert_eq!(engine.write_slice(gone, b"stale"), Err(Refusal::Stale));
     assert!(!remote.wake(gone) && !remote.close(gone));
@@ -122,7 +122,7 @@ fn a_write_to_a_connection_that_is_gone_comes_back<T: Harness>() {
     bench.running.turn(&mut bench.watcher);
     bench.until("the next one ends", |bench| bench.client(next).is_over());
     assert!(bench.client(next).heard.is_empty());
-    assert_eq!(bench.running.report().counts.stale_writes, 1, "only what was queued is counted");
+    assert_eq!(bench.running.report().counters.stale_writes, 1, "only what was queued is counted");
     assert_eq!(bench.running.engine().budget().used(), 0);
 }
 
@@ -150,7 +150,7 @@ fn a_simulated_connect_without_an_answer_ends_at_its_limit() {
     assert_eq!(bench.running.handler().closed, [Cause::ConnectTimeout; 20]);
     let took = bench.watcher.update_now() - start;
     assert!(took >= Duration::from_secs(7) && took < Duration::from_secs(8), "{took:?}");
-    assert_eq!(bench.running.report().counts.ends.failed, 20);
+    assert_eq!(bench.running.report().counters.ends.failed, 20);
 }
 
 /// Accepts that find no descriptor: the listener goes on, and the report says how often.
@@ -179,7 +179,7 @@ fn simulated_accepts_without_a_descriptor_are_counted() {
     let (report, injected) = (bench.running.report(), sim.injected());
     assert!(injected.emfile > 0);
     assert_eq!(report.descriptor_shortages, injected.emfile);
-    assert!((10..100).contains(&report.counts.accepted), "{report:?}");
+    assert!((10..100).contains(&report.counters.accepted), "{report:?}");
 }
 
 /// Cases that need the system: address families, descriptors.
@@ -321,7 +321,7 @@ mod system {
             let server = Server::new(|_| Stops).watcher(T::builder());
             let report = server.listen("tcp://127.0.0.1:0").unwrap().run().unwrap();
             let shortages = report.descriptor_shortages;
-            println!("REPORT {} {shortages} {}", report.counts.accepted, report.panics);
+            println!("REPORT {} {shortages} {}", report.counters.accepted, report.panics);
             return;
         }
         let itself = child::command(&name, "server");
@@ -376,6 +376,6 @@ mod system {
         assert!(echo.opened.len() <= 3, "{} fit into the queue", echo.opened.len());
         assert!(echo.closed.iter().all(|cause| *cause == Cause::ConnectTimeout));
         let failed = echo.closed.len() as u64;
-        assert_eq!(bench.running.report().counts.ends.failed, failed);
+        assert_eq!(bench.running.report().counters.ends.failed, failed);
     }
 }

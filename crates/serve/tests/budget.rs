@@ -113,7 +113,7 @@ fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
     let bad: Vec<_> = (0..hostile).map(|_| bench.connect_deaf()).collect();
     let good: Vec<_> = (0..honest).map(|_| bench.connect()).collect();
     let all = (hostile + honest) as u64;
-    bench.until("all are open", |bench| bench.running.report().counts.accepted == all);
+    bench.until("all are open", |bench| bench.running.report().counters.accepted == all);
     // What the kernel and the simulated network need for a request and its answer.
     let mut quiet = 0;
     for &client in &good {
@@ -141,8 +141,8 @@ fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
         let turns = turns_until::<T, _>(&mut bench, good[at], heard[at]);
         assert!(turns <= most, "{turns} turns, and {quiet} without the hostile peers");
     }
-    let shed = bench.running.report().counts.ends.shed;
-    let throttles = bench.running.report().counts.throttles;
+    let shed = bench.running.report().counters.ends.shed;
+    let throttles = bench.running.report().counters.throttles;
     println!("{shed} were shed, and {throttles} times a connection stopped reading");
     assert!(shed > 0 && throttles > 0);
     let closed = &bench.running.handler().closed;
@@ -155,7 +155,7 @@ fn peers_that_never_read_leave_the_others_alone<T: Harness>() {
     let mut bench = bench::<T, _, _>(orders(Limits::new().memory(8 << 20)));
     let deaf: Vec<_> = (0..40).map(|_| bench.connect_deaf()).collect();
     let honest = bench.connect();
-    bench.until("all are open", |bench| bench.running.report().counts.accepted == 41);
+    bench.until("all are open", |bench| bench.running.report().counters.accepted == 41);
     for round in 0..12 {
         for &client in &deaf {
             bench.say(client, "w");
@@ -173,7 +173,7 @@ fn paused_peers_take_no_buffers_from_others<T: Harness>() {
     let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new()));
     let paused: Vec<_> = (0..40).map(|_| bench.connect()).collect();
     let honest = bench.connect();
-    bench.until("all are open", |bench| bench.running.report().counts.accepted == 41);
+    bench.until("all are open", |bench| bench.running.report().counters.accepted == 41);
     for &client in &paused {
         bench.say(client, "p");
     }
@@ -201,7 +201,7 @@ fn a_program_that_keeps_all_input_stops_only_its_sender<T: Harness>() {
     let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(32 << 10);
     let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new().memory(1 << 20)));
     let (greedy, honest) = (bench.connect(), bench.connect());
-    bench.until("both are open", |bench| bench.running.report().counts.accepted == 2);
+    bench.until("both are open", |bench| bench.running.report().counters.accepted == 2);
     // Another holder, so that the share is not all that there is without the reserve.
     let ids: Vec<_> = bench.running.engine().ids().collect();
     for &id in &ids {
@@ -214,7 +214,7 @@ fn a_program_that_keeps_all_input_stops_only_its_sender<T: Harness>() {
             turns_until::<T, _>(&mut bench, honest, 2 * (round / 100 + 1));
         }
     }
-    bench.until("its reads stop", |bench| bench.running.report().counts.throttles > 0);
+    bench.until("its reads stop", |bench| bench.running.report().counters.throttles > 0);
     assert!(bench.running.engine().budget().used() <= 1 << 20);
     bench.say(honest, "hello");
     turns_until::<T, _>(&mut bench, honest, 32);
@@ -257,10 +257,10 @@ fn two_buffers_are_enough_for_a_program_that_keeps_them<T: Harness>() {
 fn what_a_program_charges_counts<T: Harness>() {
     let mut bench = bench::<T, _, _>(orders(Limits::new().memory(1 << 20)));
     let (greedy, honest) = (bench.connect(), bench.connect());
-    bench.until("both are open", |bench| bench.running.report().counts.accepted == 2);
+    bench.until("both are open", |bench| bench.running.report().counters.accepted == 2);
     // A fourth of it is the reserve: the connection is above its share, and above all of it.
     bench.say(greedy, "c");
-    bench.until("it is shed", |bench| bench.running.report().counts.ends.shed == 1);
+    bench.until("it is shed", |bench| bench.running.report().counters.ends.shed == 1);
     assert_eq!(bench.running.engine().budget().used(), 0);
     let id = bench.running.engine().ids().next().expect("the honest one");
     let engine = bench.running.engine();
@@ -268,13 +268,13 @@ fn what_a_program_charges_counts<T: Harness>() {
     assert_eq!(engine.budget().used(), 600 << 10);
     // Another holder halves the share.
     let other = bench.connect();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 3);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 3);
     let second = bench.running.engine().ids().find(|one| *one != id).expect("the other one");
-    let throttles = bench.running.report().counts.throttles;
+    let throttles = bench.running.report().counters.throttles;
     let engine = bench.running.engine();
     assert!(engine.charge(second, 1000) && engine.charge(id, 600 << 10));
     bench.running.turn(&mut bench.watcher);
-    assert_eq!(bench.running.report().counts.throttles, throttles + 1);
+    assert_eq!(bench.running.report().counters.throttles, throttles + 1);
     // What was on its way comes, and stops the read.
     bench.say(honest, "hello");
     bench.run_for(T::span(5.0));
@@ -300,7 +300,7 @@ fn the_output_of_one_turn_counts<T: Harness>() {
             match l.engine.write(id, vec![0; 1 << 20]) {
                 Ok(()) => {}
                 Err(why) => {
-                    assert_eq!((why.reason, why.data.len()), (Refusal::Memory, 1 << 20));
+                    assert_eq!((why.reason, why.value.len()), (Refusal::Memory, 1 << 20));
                     refused += 1;
                 }
             }
@@ -358,10 +358,10 @@ fn connections_are_refused_when_shares_are_least<T: Harness>() {
         ids.push(id);
     }
     let _refused = l.client();
-    l.until("it is refused", |l| l.engine.counts().refused == 1);
+    l.until("it is refused", |l| l.engine.counters().refused == 1);
     assert!(l.engine.charge(ids[0], 0));
     l.pair();
-    assert_eq!((l.engine.counts().accepted, l.engine.counts().refused), (13, 1));
+    assert_eq!((l.engine.counters().accepted, l.engine.counters().refused), (13, 1));
 }
 
 /// What the program kept was in no share: nobody was shed for it, and it had no bound.
@@ -369,7 +369,7 @@ fn what_many_programs_keep_is_shed<T: Harness>() {
     let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(32 << 10);
     let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new().memory(1 << 20)));
     let clients: Vec<_> = (0..20).map(|_| bench.connect()).collect();
-    bench.until("all are open", |bench| bench.running.report().counts.accepted == 20);
+    bench.until("all are open", |bench| bench.running.report().counters.accepted == 20);
     for _ in 0..300 {
         for &client in &clients {
             bench.say(client, vec![b'k'; 1000]);
@@ -377,8 +377,8 @@ fn what_many_programs_keep_is_shed<T: Harness>() {
         bench.turn(Duration::from_millis(1));
     }
     bench.run_for(T::span(20.0));
-    let counts = &bench.running.report().counts;
-    assert!(counts.ends.shed > 0 || counts.throttles > 0, "{counts:?}");
+    let counters = &bench.running.report().counters;
+    assert!(counters.ends.shed > 0 || counters.throttles > 0, "{counters:?}");
     // What the program still has of closed connections is its own, but nobody adds to it.
     let used = bench.running.engine().budget().used();
     assert!(used <= 3 << 20, "{used}");
@@ -401,7 +401,7 @@ fn unread_streams_are_shed<T: Harness>() {
         let write = Op::write(*client, vec![7; 200 << 10]).token(1);
         l.watcher.submit(write).unwrap();
     }
-    l.until("some are stopped", |l| l.engine.counts().throttles > 0);
+    l.until("some are stopped", |l| l.engine.counters().throttles > 0);
     l.run_for(T::span(50.0));
     assert!(l.engine.budget().used() <= 2 << 20, "{}", l.engine.budget().used());
     // A stream without unread input still writes.
@@ -426,7 +426,7 @@ fn a_connection_that_is_stopped_has_a_limit_of_time<T: Harness>() {
     let other = l.pair().1;
     assert!(l.engine.charge(other, 10) && l.engine.charge(id, 500 << 10));
     l.engine.flush(&mut l.watcher);
-    assert_eq!(l.engine.counts().throttles, 1);
+    assert_eq!(l.engine.counters().throttles, 1);
     l.watcher.submit(Op::write(client, "more").token(1)).unwrap();
     let start = l.now();
     l.until("both have ended", |l| l.ends.len() == 2);
@@ -497,7 +497,7 @@ fn a_write_beyond_the_whole_budget_is_refused<T: Harness>() {
     let mut l = Loop::new::<T>(Config::new().limits(Limits::new().memory(1 << 20).idle(None)));
     let id = l.pair().1;
     let refused = l.engine.write(id, vec![0; 60 << 20]).unwrap_err();
-    assert_eq!((refused.reason, refused.data.len()), (Refusal::Memory, 60 << 20));
+    assert_eq!((refused.reason, refused.value.len()), (Refusal::Memory, 60 << 20));
     assert_eq!(l.engine.write_slice(id, &vec![0; 2 << 20]), Err(Refusal::Memory));
     l.engine.write(id, "small").unwrap();
     l.engine.flush(&mut l.watcher);
@@ -527,7 +527,7 @@ fn output_is_counted_once_while_it_is_sent<T: Harness>() {
     for _ in 0..10 {
         bench.connect_deaf();
     }
-    bench.until("all are open", |bench| bench.running.report().counts.writes == 10);
+    bench.until("all are open", |bench| bench.running.report().counters.writes == 10);
     let most = MOST.load(Ordering::Relaxed);
     assert!(most <= 11 << 20, "{most}");
 }
@@ -550,11 +550,11 @@ fn a_connection_that_was_stopped_reads_when_all_is_dropped<T: Harness>() {
     let builder = Watcher::builder().buffer_size(4 << 10).swap_limit(32 << 10);
     let mut bench = bench_with::<T, _, _>(builder, orders(Limits::new().memory(64 << 10)));
     let (client, _other) = (bench.connect(), bench.connect());
-    bench.until("both are open", |bench| bench.running.report().counts.accepted == 2);
+    bench.until("both are open", |bench| bench.running.report().counters.accepted == 2);
     let ids: Vec<_> = bench.running.engine().ids().collect();
     for round in 1..=5 {
         let mut said = 0;
-        while bench.running.report().counts.throttles < round {
+        while bench.running.report().counters.throttles < round {
             // Another holder, so that the share is not all that there is.
             for &id in &ids {
                 bench.running.engine().charge(id, 1);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use windlass::Watcher;
-use windlass_serve::{Limits, Loops, Server};
+use windlass_serve::{Limits, Server, modes::Loops};
 
 const PAGE: &str = include_str!("../docs/coming-from-nbio.md");
 
@@ -185,7 +185,7 @@ fn the_page_has_the_defaults_of_the_code() {
 /// The settings that the page names, all of them in one server.
 #[test]
 fn a_server_has_all_of_them_at_once() {
-    use windlass_serve::{Action, Config, Context, Handler, IoMode, Work};
+    use windlass_serve::{Action, Config, Context, Handler, jobs::Job, modes::IoMode};
     struct Ends;
     impl Handler for Ends {
         type State = ();
@@ -203,11 +203,11 @@ fn a_server_has_all_of_them_at_once() {
         .loops(2)
         .pin_loops(true)
         .io_mode(IoMode::Mixed { threads: 2 })
-        .executor(Work::run)
+        .executor(Job::run)
         .listeners(|_| std::net::UdpSocket::bind("127.0.0.1:0"))
         .listener(std::net::TcpListener::bind("127.0.0.1:0").unwrap())
         .listen("tcp://127.0.0.1:0")
         .unwrap();
     let report = server.run().unwrap();
-    assert_eq!((report.panics, report.thread_errors, report.counts.accepted), (0, 0, 0));
+    assert_eq!((report.panics, report.thread_errors, report.counters.accepted), (0, 0, 0));
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::turns::Turns;
 use common::{Bench, Harness, bench};
+use windlass::driver::Deadline;
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::{Address, Buf, Completions, Source, Watcher};
@@ -147,12 +148,12 @@ fn an_abort_after_the_detach_changes_nothing<T: Harness>() {
     assert!(l.engine.detach(id));
     // The read is cancelled, and then the descriptor is there, before its event is taken out.
     for _ in 0..100 {
-        if l.engine.counts().detached > 0 {
+        if l.engine.counters().detached > 0 {
             break;
         }
         let mut done = Completions::new();
         l.engine.flush(&mut l.watcher);
-        if l.engine.counts().detached > 0 {
+        if l.engine.counters().detached > 0 {
             break;
         }
         l.watcher.wait_timeout(&mut done, T::span(10.0)).expect("a wait");
@@ -161,7 +162,7 @@ fn an_abort_after_the_detach_changes_nothing<T: Harness>() {
         }
         l.events();
     }
-    assert_eq!(l.engine.counts().detached, 1);
+    assert_eq!(l.engine.counters().detached, 1);
     assert!(!l.engine.abort(id), "it is the program's already");
     l.engine.flush(&mut l.watcher);
     l.events();
@@ -246,7 +247,7 @@ fn limits_of_a_century_are_limits<T: Harness>() {
         l.client();
     }
     l.until("one is refused, and the other idle", |l| {
-        l.engine.counts().refused == 1 && l.closed.len() == 1
+        l.engine.counters().refused == 1 && l.closed.len() == 1
     });
     assert_eq!(l.engine.budget().used(), 0);
 }
@@ -286,8 +287,8 @@ fn what_a_flush_writes_to_others_leaves_with_it<T: Harness>() {
     let (one, other) = (bench.connect(), bench.connect());
     bench.until("both are open", |bench| bench.running.handler().all.len() == 2);
     bench.say(one, "g");
-    bench.until("one writes", |bench| bench.running.report().counts.writes > 0);
-    assert_eq!(bench.running.report().counts.writes, 2, "both in one flush");
+    bench.until("one writes", |bench| bench.running.report().counters.writes > 0);
+    assert_eq!(bench.running.report().counters.writes, 2, "both in one flush");
     bench.until("the other hears it", |bench| bench.client(other).heard == b"the other writes");
 }
 
@@ -510,7 +511,7 @@ fn bytes_that_go_in_another_loop_let_this_one_read<T: Harness>() {
     let (id, far) = (one.opened[0], other.opened[0]);
     assert!(other.engine.charge(far, 1000) && one.engine.charge(id, 8 << 20));
     one.engine.flush(&mut one.watcher);
-    assert_eq!(one.engine.counts().throttles, 1);
+    assert_eq!(one.engine.counters().throttles, 1);
     let say = |one: &mut Loop<_>| {
         let write = windlass::Op::write(client, "hello").token(1).quiet();
         one.watcher.submit(write).unwrap();
@@ -542,11 +543,11 @@ fn each_loop_closes_its_own_connections_above_the_share<T: Harness>() {
     assert!(other.engine.charge(other.opened[0], 8 << 20));
     one.engine.flush(&mut one.watcher);
     other.engine.flush(&mut other.watcher);
-    assert_eq!(one.engine.counts().ends.shed + other.engine.counts().ends.shed, 0);
+    assert_eq!(one.engine.counters().ends.shed + other.engine.counters().ends.shed, 0);
     assert!(other.engine.charge(other.opened[1], 5 << 20));
     // The loop without one above the share closes none.
     one.engine.flush(&mut one.watcher);
-    assert_eq!(one.engine.counts().ends.shed, 0);
+    assert_eq!(one.engine.counters().ends.shed, 0);
     // The other one ends the larger one, and then the rest fits.
     other.engine.flush(&mut other.watcher);
     other.until("it is closed", |other| !other.closed.is_empty());
@@ -593,7 +594,7 @@ fn the_end_of_an_engine_leaves_nothing<T: Harness>() {
     let ids = l.opened.clone();
     l.engine.write(ids[0], vec![0; 30 << 20]).unwrap();
     assert!(l.engine.close(ids[1]) && l.engine.pause(ids[2]));
-    l.engine.set_read_deadline(ids[3], T::span(1000.0));
+    l.engine.set_read_deadline(ids[3], Deadline::After(T::span(1000.0)));
     l.engine.tick_after(T::span(1000.0));
     l.engine.flush(&mut l.watcher);
     let address = l.address.clone();

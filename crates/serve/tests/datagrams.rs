@@ -153,8 +153,8 @@ fn an_answer_goes_to_the_sender<T: Harness>() {
     let peers = [one, other].map(|socket| post.watcher.local_address(socket).unwrap());
     assert_eq!(post.running.handler().peers[..2], peers);
     let report = post.running.report();
-    assert_eq!((report.counts.datagrams, report.counts.datagram_errors), (200, 0));
-    assert_eq!((report.counts.accepted, post.running.engine().len()), (0, 0));
+    assert_eq!((report.counters.datagrams, report.counters.datagram_errors), (200, 0));
+    assert_eq!((report.counters.accepted, post.running.engine().len()), (0, 0));
     assert_eq!(post.running.engine().budget().used(), 0);
 }
 
@@ -175,7 +175,9 @@ fn empty_and_largest_datagrams_are_whole<T: Harness>() {
     let (number, peer) = (0, post.watcher.local_address(socket).unwrap());
     post.running.engine().send_to(number, peer, vec![0; 64 << 10]).unwrap();
     post.running.turn(&mut post.watcher);
-    post.until("the failure is counted", |post| post.running.report().counts.datagram_errors == 1);
+    post.until("the failure is counted", |post| {
+        post.running.report().counters.datagram_errors == 1
+    });
     assert_eq!(&*post.ask(socket, 0, "after that"), b"after that");
     assert_eq!(post.running.engine().budget().used(), 0);
 }
@@ -242,7 +244,7 @@ fn an_answer_in_the_last_turn_is_sent<T: Harness>() {
         post.watcher.bind_datagram(at.clone(), DatagramOptions::default()).is_ok()
     });
     let refused = post.running.engine().send_to(1, at, "too late").unwrap_err();
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"too late"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"too late"[..]));
     assert_eq!(post.running.engine().budget().used(), 0);
 }
 
@@ -251,7 +253,7 @@ fn a_panic_ends_no_socket<T: Harness>() {
     let options = ConnectOptions::default().token(1);
     let (client, _) = post.watcher.connect([post.addresses[1].clone()], options).unwrap();
     post.watcher.submit(Op::write(client, "hello").token(1)).unwrap();
-    post.until("the connection is served", |post| post.running.report().counts.writes == 1);
+    post.until("the connection is served", |post| post.running.report().counters.writes == 1);
     let socket = post.socket();
     post.send(socket, 0, "panic");
     assert_eq!(&*post.ask(socket, 0, "hello"), b"hello");
@@ -273,13 +275,13 @@ fn a_socket_of_ones_own<T: Harness>() {
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut heard = [0; 16];
     far.send_to(b"hello", here).unwrap();
-    post.until("it is answered", |post| post.running.report().counts.datagrams == 1);
+    post.until("it is answered", |post| post.running.report().counters.datagrams == 1);
     post.run_for(Duration::from_millis(1));
     assert_eq!(far.recv(&mut heard).unwrap(), 5);
     // The peer goes, and datagrams to it come back as errors.
     far.send_to(b"many", here).unwrap();
     drop(far);
-    post.until("errors are counted", |post| post.running.report().counts.datagram_errors > 0);
+    post.until("errors are counted", |post| post.running.report().counters.datagram_errors > 0);
     let far = std::net::UdpSocket::bind(there).unwrap();
     far.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let start = std::time::Instant::now();
@@ -301,7 +303,7 @@ fn what_waits_is_bounded<T: Harness>() {
     let peer = post.watcher.local_address(socket).unwrap();
     let engine = post.running.engine();
     let refused = engine.send_to(0, peer.clone(), vec![1; 10_000]).unwrap_err();
-    assert_eq!((refused.reason, refused.data.len()), (Refusal::Cap, 10_000));
+    assert_eq!((refused.reason, refused.value.len()), (Refusal::Cap, 10_000));
     let fits = (0..).find(|_| engine.send_to(0, peer.clone(), "").is_err()).unwrap();
     assert!((10..=10_000 / 64).contains(&fits), "{fits} empty datagrams");
     assert!(engine.budget().used() > 0);
@@ -334,7 +336,7 @@ fn many_senders_at_once<T: Harness>() {
             assert_eq!(*heard, [round; 100]);
         }
     }
-    assert_eq!(post.running.report().counts.datagrams, 500);
+    assert_eq!(post.running.report().counters.datagrams, 500);
 }
 
 /// The answers of a turn take one system call for many, where the system has such a call.

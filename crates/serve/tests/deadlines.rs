@@ -11,6 +11,7 @@ use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
 use common::turns::Turns;
 use common::{Harness, PATIENCE, bench};
+use windlass::driver::Deadline;
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};
 use windlass::{Address, Buf, Op, Watcher};
@@ -79,12 +80,12 @@ fn a_connection_ends_at_its_read_deadline<T: Harness>() {
     let mut l = new::<T>();
     let (_client, id) = l.pair();
     let start = l.now();
-    assert!(l.engine.set_read_deadline(id, timeout::<T>()));
+    assert!(l.engine.set_read_deadline(id, Deadline::After(timeout::<T>())));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     at_its_time::<T>(start, l.now(), timeout::<T>());
     assert_eq!(l.ends, [(Cause::ReadTimeout, 0, Phase::Open)]);
-    assert_eq!(l.engine.counts().ends.read_timeout, 1);
-    assert!(!l.engine.set_read_deadline(id, timeout::<T>()), "the id is stale");
+    assert_eq!(l.engine.counters().ends.read_timeout, 1);
+    assert!(!l.engine.set_read_deadline(id, Deadline::After(timeout::<T>())), "the id is stale");
     assert!(!l.engine.set_deadline(id, None) && !l.engine.set_write_deadline(id, None));
 }
 
@@ -95,7 +96,10 @@ fn a_read_deadline_moves_and_goes<T: Harness>() {
     let span = timeout::<T>();
     for step in 0..8 {
         // Back, and forth to an earlier time.
-        l.engine.set_read_deadline(id, if step % 2 == 0 { 4 * span } else { 2 * span });
+        l.engine.set_read_deadline(
+            id,
+            Deadline::After(if step % 2 == 0 { 4 * span } else { 2 * span }),
+        );
         run_for(&mut l, span / 4);
     }
     assert!(l.ends.is_empty() && l.now() - start >= 2 * span);
@@ -103,7 +107,7 @@ fn a_read_deadline_moves_and_goes<T: Harness>() {
     run_for(&mut l, 5 * span);
     assert!(l.ends.is_empty(), "the deadline is gone");
     let at = l.now() + span;
-    l.engine.set_read_deadline(id, at);
+    l.engine.set_read_deadline(id, Deadline::At(at));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     at_its_time::<T>(at - span, l.now(), span);
 }
@@ -114,11 +118,11 @@ fn data_that_comes_with_the_deadline_can_move_it<T: Harness>() {
     impl Handler for Moving {
         type State = ();
         fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
-            c.set_read_deadline(Duration::from_millis(200));
+            c.set_read_deadline(Deadline::After(Duration::from_millis(200)));
             Action::None
         }
         fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
-            c.set_read_deadline(Duration::from_secs(3600));
+            c.set_read_deadline(Deadline::After(Duration::from_secs(3600)));
             c.write(data);
             Action::None
         }
@@ -144,13 +148,13 @@ fn the_last_deadline_counts<T: Harness>() {
     let (_client, id) = l.pair();
     let (_other, none) = l.pair();
     let start = l.now();
-    l.engine.set_read_deadline(id, Duration::ZERO);
-    l.engine.set_read_deadline(id, 10 * timeout::<T>());
-    l.engine.set_read_deadline(id, timeout::<T>());
-    l.engine.set_read_deadline(none, Duration::ZERO);
+    l.engine.set_read_deadline(id, Deadline::After(Duration::ZERO));
+    l.engine.set_read_deadline(id, Deadline::After(10 * timeout::<T>()));
+    l.engine.set_read_deadline(id, Deadline::After(timeout::<T>()));
+    l.engine.set_read_deadline(none, Deadline::After(Duration::ZERO));
     l.engine.set_deadline(none, None);
     // Further than any clock.
-    l.engine.set_deadline(none, Duration::MAX);
+    l.engine.set_deadline(none, Deadline::After(Duration::MAX));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     at_its_time::<T>(start, l.now(), timeout::<T>());
     run_for(&mut l, timeout::<T>());
@@ -163,15 +167,18 @@ fn a_past_deadline_ends_the_connection_in_the_same_turn<T: Harness>() {
         let (_client, id) = l.pair();
         let now = l.now();
         match past {
-            0 => l.engine.set_read_deadline(id, Duration::ZERO),
-            1 => l.engine.set_read_deadline(id, now),
-            _ => l.engine.set_write_deadline(id, now.checked_sub(timeout::<T>()).unwrap_or(now)),
+            0 => l.engine.set_read_deadline(id, Deadline::After(Duration::ZERO)),
+            1 => l.engine.set_read_deadline(id, Deadline::At(now)),
+            _ => l.engine.set_write_deadline(
+                id,
+                Deadline::At(now.checked_sub(timeout::<T>()).unwrap_or(now)),
+            ),
         };
         l.engine.flush(&mut l.watcher);
         assert!(l.engine.state(id).is_none(), "it has ended in the flush");
         until(&mut l, "it is closed", |l| l.ends.len() > past);
     }
-    let ends = &l.engine.counts().ends;
+    let ends = &l.engine.counters().ends;
     assert_eq!((ends.read_timeout, ends.write_timeout), (2, 1));
 }
 
@@ -180,13 +187,13 @@ fn output_that_is_not_sent_ends_at_the_write_deadline<T: Harness>() {
     let (_client, id) = l.pair();
     let start = l.now();
     l.engine.write(id, vec![0; 32 << 20]).unwrap();
-    l.engine.set_write_deadline(id, timeout::<T>());
+    l.engine.set_write_deadline(id, Deadline::After(timeout::<T>()));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     at_its_time::<T>(start, l.now(), timeout::<T>());
     let (cause, unsent, _) = l.ends[0];
     assert_eq!(cause, Cause::WriteTimeout);
     assert!(unsent > 1 << 20, "{unsent} bytes");
-    assert_eq!(l.engine.counts().ends.write_timeout, 1);
+    assert_eq!(l.engine.counters().ends.write_timeout, 1);
     assert_eq!(l.engine.budget().used(), 0);
 }
 
@@ -196,8 +203,8 @@ fn a_write_deadline_goes_when_the_output_is_sent<T: Harness>() {
     let (_client, then) = l.pair();
     // In either order, and with copied bytes.
     l.engine.write(first, "x").unwrap();
-    l.engine.set_write_deadline(first, timeout::<T>());
-    l.engine.set_write_deadline(then, timeout::<T>());
+    l.engine.set_write_deadline(first, Deadline::After(timeout::<T>()));
+    l.engine.set_write_deadline(then, Deadline::After(timeout::<T>()));
     l.engine.write_slice(then, b"x").unwrap();
     run_for(&mut l, 3 * timeout::<T>());
     assert!(l.ends.is_empty(), "{:?}", l.ends);
@@ -211,7 +218,7 @@ fn a_write_deadline_goes_when_the_output_drains<T: Harness>() {
     assert!(l.engine.waiting(id) > 0);
     // A deadline that no machine is too slow for.
     let span = if T::VIRTUAL { 4 * timeout::<T>() } else { PATIENCE };
-    l.engine.set_write_deadline(id, span);
+    l.engine.set_write_deadline(id, Deadline::After(span));
     l.watcher.submit(Op::read(client).multishot().token(1)).unwrap();
     until(&mut l, "all is out", |l| {
         l.foreign.clear();
@@ -226,7 +233,7 @@ fn a_write_deadline_goes_when_the_output_drains<T: Harness>() {
         assert!(l.ends.is_empty() && l.engine.waiting(id) > 0);
     }
     // And gets a new one.
-    l.engine.set_write_deadline(id, timeout::<T>());
+    l.engine.set_write_deadline(id, Deadline::After(timeout::<T>()));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     assert_eq!(l.ends[0].0, Cause::WriteTimeout);
 }
@@ -236,8 +243,8 @@ fn a_write_deadline_without_output_is_for_the_next_output<T: Harness>() {
     let (client, silent) = l.pair();
     let (_other, id) = l.pair();
     let start = l.now();
-    l.engine.set_write_deadline(silent, timeout::<T>());
-    l.engine.set_write_deadline(id, timeout::<T>());
+    l.engine.set_write_deadline(silent, Deadline::After(timeout::<T>()));
+    l.engine.set_write_deadline(id, Deadline::After(timeout::<T>()));
     run_for(&mut l, timeout::<T>() / 4);
     // Input, and turns without output, do not count as sent.
     l.watcher.submit(Op::write(client, "x").token(1)).unwrap();
@@ -252,10 +259,10 @@ fn a_write_deadline_without_output_is_for_the_next_output<T: Harness>() {
 fn both_deadlines_at_once_end_a_read<T: Harness>() {
     let mut l = new::<T>();
     let (_client, id) = l.pair();
-    l.engine.set_deadline(id, timeout::<T>());
+    l.engine.set_deadline(id, Deadline::After(timeout::<T>()));
     l.engine.write(id, vec![0; 32 << 20]).unwrap();
     let (_other, next) = l.pair();
-    l.engine.set_deadline(next, timeout::<T>());
+    l.engine.set_deadline(next, Deadline::After(timeout::<T>()));
     l.engine.set_read_deadline(next, None);
     until(&mut l, "both are closed", |l| l.ends.len() == 2);
     let mut causes: Vec<_> = l.ends.iter().map(|(cause, ..)| format!("{cause:?}")).collect();
@@ -272,8 +279,8 @@ fn a_closing_connection_has_only_a_write_deadline<T: Harness>() {
         l.engine.close(id);
     }
     let start = l.now();
-    l.engine.set_read_deadline(read, timeout::<T>());
-    l.engine.set_write_deadline(written, 2 * timeout::<T>());
+    l.engine.set_read_deadline(read, Deadline::After(timeout::<T>()));
+    l.engine.set_write_deadline(written, Deadline::After(2 * timeout::<T>()));
     until(&mut l, "one is closed", |l| !l.ends.is_empty());
     at_its_time::<T>(start, l.now(), 2 * timeout::<T>());
     let (cause, unsent, phase) = l.ends[0];
@@ -287,7 +294,7 @@ fn a_deadline_ends_a_connect<T: Harness>() {
     let address: Address = l.address.clone();
     let id = l.engine.connect([address], ConnectOptions::default(), ()).unwrap();
     l.engine.write(id, "lost").unwrap();
-    l.engine.set_write_deadline(id, Duration::ZERO);
+    l.engine.set_write_deadline(id, Deadline::After(Duration::ZERO));
     until(&mut l, "it is closed", |l| !l.ends.is_empty());
     assert_eq!(l.ends, [(Cause::WriteTimeout, 4, Phase::Connecting)]);
     assert_eq!(l.engine.budget().used(), 0);
@@ -296,11 +303,11 @@ fn a_deadline_ends_a_connect<T: Harness>() {
 fn a_detached_connection_has_no_deadline<T: Harness>() {
     let mut l = new::<T>();
     let (_client, id) = l.pair();
-    l.engine.set_deadline(id, timeout::<T>());
+    l.engine.set_deadline(id, Deadline::After(timeout::<T>()));
     l.engine.detach(id);
     run_for(&mut l, 3 * timeout::<T>());
     assert!(l.ends.is_empty() && l.engine.is_empty());
-    assert_eq!(l.engine.counts().detached, 1);
+    assert_eq!(l.engine.counters().detached, 1);
     // The next connection has its place.
     l.pair();
     run_for(&mut l, timeout::<T>());
@@ -321,14 +328,15 @@ fn many_deadlines_end_each_connection_once<T: Harness>() {
     let start = l.now();
     let step = timeout::<T>() / 10;
     for (at, id) in l.opened.clone().into_iter().enumerate() {
-        l.engine.set_read_deadline(id, 20 * timeout::<T>());
-        l.engine.set_read_deadline(id, timeout::<T>() + step * (at as u32 * 7 % 3));
+        l.engine.set_read_deadline(id, Deadline::After(20 * timeout::<T>()));
+        l.engine
+            .set_read_deadline(id, Deadline::After(timeout::<T>() + step * (at as u32 * 7 % 3)));
     }
     until(&mut l, "they are closed", |l| l.ends.len() == count);
     at_its_time::<T>(start, l.now(), timeout::<T>() + 2 * step);
     run_for(&mut l, timeout::<T>());
     assert_eq!(l.ends.len(), count);
-    assert_eq!(l.engine.counts().ends.read_timeout, count as u64);
+    assert_eq!(l.engine.counters().ends.read_timeout, count as u64);
 }
 
 fn a_refused_timer_is_tried_again<T: Harness>() {
@@ -338,7 +346,7 @@ fn a_refused_timer_is_tried_again<T: Harness>() {
     let (_client, id) = l.pair();
     let start = l.now();
     orders.refuse(OpCode::Timer, 1);
-    l.engine.set_read_deadline(id, timeout::<T>());
+    l.engine.set_read_deadline(id, Deadline::After(timeout::<T>()));
     l.engine.flush(&mut l.watcher);
     assert_eq!(orders.refused(), 1, "the timer was refused");
     l.engine.flush(&mut l.watcher);
@@ -352,14 +360,14 @@ fn the_callbacks_of_a_server_set_deadlines<T: Harness>() {
     impl Handler for Timed {
         type State = ();
         fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
-            c.set_deadline(Duration::from_millis(50));
+            c.set_deadline(Deadline::After(Duration::from_millis(50)));
             c.set_write_deadline(None);
             Action::None
         }
         fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
             c.set_read_deadline(None);
             c.write(vec![0; 32 << 20]);
-            c.set_write_deadline(Duration::from_millis(50));
+            c.set_write_deadline(Deadline::After(Duration::from_millis(50)));
             Action::None
         }
         fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
@@ -376,7 +384,7 @@ fn the_callbacks_of_a_server_set_deadlines<T: Harness>() {
     bench.until("it is closed", |bench| bench.running.handler().0.len() == 2);
     let first = bench.running.handler().0[0];
     assert_eq!(first, Cause::ReadTimeout);
-    let ends = bench.running.report().counts.ends;
+    let ends = bench.running.report().counters.ends;
     // A slow machine can read the message too late.
     assert!(ends.write_timeout == 1 || ends.read_timeout == 2 && !T::VIRTUAL, "{ends:?}");
 }
@@ -388,8 +396,8 @@ fn a_session_has_a_read_deadline<T: Harness>() {
         type State = ();
         fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
             let id = c.id();
-            assert!(c.engine().set_deadline(id, Duration::from_millis(50)));
-            assert!(!c.engine().set_write_deadline(id, Duration::from_millis(50)));
+            assert!(c.engine().set_deadline(id, Deadline::After(Duration::from_millis(50))));
+            assert!(!c.engine().set_write_deadline(id, Deadline::After(Duration::from_millis(50))));
             Action::None
         }
         fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
@@ -406,5 +414,5 @@ fn a_session_has_a_read_deadline<T: Harness>() {
     bench.watcher.submit(Op::send_to(socket, "x", to).token(1)).unwrap();
     bench.until("it is closed", |bench| bench.running.handler().0.len() == 1);
     assert_eq!(bench.running.handler().0, [Cause::ReadTimeout]);
-    assert_eq!(bench.running.report().counts.ends.read_timeout, 1);
+    assert_eq!(bench.running.report().counters.ends.read_timeout, 1);
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use common::Harness;
 use common::turns::Turns;
+use windlass::driver::Deadline;
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
 use windlass::{Address, Completions, Source, Watcher};
@@ -206,7 +207,7 @@ fn each_kind_of_dial_opens_once_and_is_answered<T: Harness>() {
         assert_eq!((d.ends[&id].cause, d.ends[&id].state), (Cause::Closed, state));
     }
     d.run_for(T::span(1.0));
-    assert_eq!((d.engine.counts().connected, d.engine.len()), (3, 0));
+    assert_eq!((d.engine.counters().connected, d.engine.len()), (3, 0));
 }
 
 /// nbio tells of a success as soon as the socket is writable, and looks at no error.
@@ -234,7 +235,7 @@ fn a_refused_dial_never_opens<T: Harness>() {
         assert!(causes.contains(&ended.cause), "{ended:?}");
         assert_eq!((ended.phase, ended.unsent, ended.state), (phase, 5, state));
     }
-    assert_eq!(d.engine.counts().connected, 0);
+    assert_eq!(d.engine.counters().connected, 0);
     assert_eq!(d.engine.budget().used(), 0);
 }
 
@@ -256,7 +257,7 @@ fn a_dial_ends_at_its_timeout<T: Harness>() {
             let (cause, phase) = (Cause::ConnectTimeout, Phase::Connecting);
             assert_eq!(d.ends[&id], End { cause, phase, unsent: 0, state: 7 });
         }
-        assert_eq!(d.engine.counts().ends.failed, 2);
+        assert_eq!(d.engine.counters().ends.failed, 2);
     }
 }
 
@@ -271,7 +272,7 @@ fn a_udp_client_has_a_time_for_the_first_answer<T: Harness>() {
     let answered = d.engine.connect_datagram(d.udp.clone(), 2).unwrap();
     for id in [waits, answered] {
         d.engine.write(id, "hello").unwrap();
-        assert!(d.engine.set_read_deadline(id, span));
+        assert!(d.engine.set_read_deadline(id, Deadline::After(span)));
     }
     d.engine.flush(&mut d.watcher);
     d.until("one is answered", |d| !d.heard.is_empty());
@@ -388,7 +389,7 @@ fn a_simulated_or_bound_socket_becomes_a_client<T: Harness>() {
     d.engine.flush(&mut d.watcher);
     d.until("it is answered", |d| d.heard.get(&id).is_some_and(|heard| heard.len() == 6));
     assert_eq!((&*d.heard[&id], d.opened[&id].peer), (&b"onetwo"[..], udp.ip()));
-    assert_eq!(d.far.counts().datagrams, 2, "each write is a datagram");
+    assert_eq!(d.far.counters().datagrams, 2, "each write is a datagram");
     // One that is aborted before it begins closes its descriptor, and ends once.
     let socket = d.watcher.bind_datagram(local, DatagramOptions::default()).unwrap();
     let bare = d.watcher.detach(socket).unwrap();
@@ -398,8 +399,8 @@ fn a_simulated_or_bound_socket_becomes_a_client<T: Harness>() {
     d.engine.flush(&mut d.watcher);
     d.until("both have ended", |d| d.ends.len() == 2);
     assert_eq!((d.ends[&id].cause, d.ends[&gone].cause), (Cause::Closed, Cause::Aborted));
-    let counts = d.engine.counts();
-    assert_eq!((counts.attached, counts.connected), (1, 0));
+    let counters = d.engine.counters();
+    assert_eq!((counters.attached, counters.connected), (1, 0));
 }
 
 fn sockets_of_std_become_connections<T: Harness>() {
@@ -427,7 +428,7 @@ fn sockets_of_std_become_connections<T: Harness>() {
     d.engine.flush(&mut d.watcher);
     d.until("all have ended", |d| d.ends.len() == 3);
     assert!(d.ends.values().all(|end| end.cause == Cause::Closed), "{:?}", d.ends);
-    assert_eq!(d.engine.counts().attached, 3);
+    assert_eq!(d.engine.counters().attached, 3);
 }
 
 fn sockets_without_a_connection_never_open<T: Harness>() {
@@ -462,5 +463,5 @@ fn sockets_without_a_connection_never_open<T: Harness>() {
         assert!(if at < 3 { is_rejected } else { is_unconnected }, "{at}: {cause:?}");
     }
     assert!(matches!(d.ends[&refused].cause, Cause::Os(_)), "{:?}", d.ends[&refused]);
-    assert_eq!(d.engine.counts().attached, 0);
+    assert_eq!(d.engine.counters().attached, 0);
 }

@@ -4,7 +4,7 @@
 use windlass::net::ConnectOptions;
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Completions, Op, Source, Watcher};
-use windlass_serve::{Action, Balance, Conn, Handler, Id, Server, ServerLoop};
+use windlass_serve::{Action, Conn, Handler, Id, Server, ServerLoop, modes::Balance};
 
 #[path = "../../../tests/common/seeds.rs"]
 mod seeds;

@@ -69,8 +69,8 @@ fn what_is_said_comes_back<T: Harness>() {
     bench.until("all are closed", |bench| bench.running.engine().is_empty());
     let echo = bench.running.handler();
     assert_eq!((echo.opened, &echo.ended), (10, &vec![Cause::Eof; 10]));
-    let counts = bench.running.report().counts;
-    assert_eq!((counts.accepted, counts.ends.eof), (10, 10));
+    let counters = bench.running.report().counters;
+    assert_eq!((counters.accepted, counters.ends.eof), (10, 10));
     assert_eq!(bench.running.engine().budget().used(), 0);
 }
 
@@ -92,7 +92,7 @@ fn the_output_is_out_before_the_close<T: Harness>() {
     let heard = &bench.client(client).heard;
     assert!(heard.len() == (3 << 20) + 3 && heard.ends_with(b"end"), "{}", heard.len());
     bench.until("it is closed", |bench| bench.running.engine().is_empty());
-    assert_eq!(bench.running.report().counts.ends.closed, 1);
+    assert_eq!(bench.running.report().counters.ends.closed, 1);
 }
 
 fn a_shutdown_closes_every_connection<T: Harness>() {
@@ -110,5 +110,5 @@ fn a_shutdown_closes_every_connection<T: Harness>() {
     bench.until("all have seen it", |bench| bench.clients.all.values().all(|c| c.is_over()));
     assert_eq!(bench.running.handler().ended, [Cause::Shutdown; 10]);
     let report = bench.running.report();
-    assert_eq!((report.counts.ends.shutdown, report.unfinished.len(), report.panics), (10, 0, 0));
+    assert_eq!((report.counters.ends.shutdown, report.unfinished.len(), report.panics), (10, 0, 0));
 }

@@ -222,7 +222,7 @@ fn small_writes_of_other_threads_are_bounded<T: Harness>() {
         }
         assert!(count <= 1 << 20, "a megabyte of single bytes");
     };
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Memory, &b"x"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Memory, &b"x"[..]));
     assert!((1000..(1 << 20) / 32).contains(&count), "{count} writes");
     let read = Op::read_exact(client, Vec::with_capacity(count), count).token(1);
     l.watcher.submit(read).unwrap();
@@ -466,7 +466,7 @@ fn what_postwrite_writes_is_sent_before_the_close<T: Harness>() {
     let heard = &bench.client(client).heard;
     assert!(heard.len() == 23 && heard.ends_with(b"bye"), "{heard:?}");
     bench.until("it is closed", |bench| bench.running.engine().is_empty());
-    assert_eq!(bench.running.report().counts.ends.closed, 1);
+    assert_eq!(bench.running.report().counters.ends.closed, 1);
 }
 
 /// Pauses at the first data, goes on when it is woken, and answers in two parts.
@@ -538,7 +538,7 @@ fn a_farewell_without_a_close_ends_with_a_reset<T: Harness>() {
     let (mut l, orders) = refusing_with::<T>(Config::new().limits(limits).farewell(farewell));
     orders.refuse(OpCode::Close, 1);
     let client = l.client();
-    l.until("it is refused", |l| l.engine.counts().refused == 1);
+    l.until("it is refused", |l| l.engine.counters().refused == 1);
     assert_eq!(orders.refused(), 1);
     l.watcher.submit(Op::read(client).multishot().token(1)).expect("a read");
     l.until("the client hears the end", |l| {
@@ -583,7 +583,7 @@ fn writes_of_the_last_turn_are_in_the_report<T: Harness>() {
     bench.until("it is over", |bench| bench.running.is_over());
     let accepted = bench.running.handler().accepted;
     assert!(accepted > 0, "no two connections have ended in one turn");
-    assert_eq!(bench.running.report().counts.stale_writes, accepted);
+    assert_eq!(bench.running.report().counters.stale_writes, accepted);
     assert!(remote.write(last, "too late").is_err());
     assert_eq!(bench.running.engine().budget().used(), 0);
 }
@@ -645,7 +645,7 @@ fn a_state_that_cannot_be_made_ends_no_other_connection<T: Harness>() {
     });
     assert_eq!(bench.running.handler().ends, []);
     let report = bench.running.report();
-    assert_eq!((report.panics, report.counts.accepted, report.counts.refused), (1, 2, 1));
+    assert_eq!((report.panics, report.counters.accepted, report.counters.refused), (1, 2, 1));
     assert_eq!(
         bench.watcher.counters().sources,
         5,

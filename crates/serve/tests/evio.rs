@@ -273,7 +273,7 @@ fn a_shutdown_sends_what_waits_first<T: Harness>() {
     let (one, two, last) = (bench.connect_deaf(), bench.connect_deaf(), bench.connect());
     bench.say(one, "m");
     bench.say(two, "m");
-    bench.until("output waits", |bench| bench.running.report().counts.writes == 2);
+    bench.until("output waits", |bench| bench.running.report().counters.writes == 2);
     bench.say(last, "s");
     bench.until("it shuts down", |bench| bench.client(last).eof);
     assert!(!bench.running.is_over());
@@ -597,7 +597,7 @@ fn prewrite_comes_once_for_each_write<T: Harness>() {
     }
     bench.until("it writes upstream", |bench| bench.running.handler().after >= 7);
     bench.run_for(T::span(1.0));
-    let writes = bench.running.report().counts.writes as usize;
+    let writes = bench.running.report().counters.writes as usize;
     let brackets = bench.running.handler();
     assert_eq!((brackets.before, brackets.after, writes), (7, 7, 7));
     assert_eq!(brackets.submitted, brackets.said.len() + "[early]".len());
@@ -647,5 +647,5 @@ fn what_prewrite_aborts_is_not_sent<T: Harness>() {
     let regrets = bench.running.handler();
     assert_eq!(regrets.closed, [(Cause::Aborted, 4), (Cause::Aborted, 8)]);
     assert_eq!(regrets.sent, 0, "nothing was submitted");
-    assert_eq!(bench.running.report().counts.writes, 0);
+    assert_eq!(bench.running.report().counters.writes, 0);
 }

@@ -525,9 +525,9 @@ fn sessions(mut watcher: Watcher, seed: u64) -> io::Result<()> {
         server.turn(&mut watcher);
     }
     let report = server.report();
-    let counts = report.counts;
-    assert_eq!((counts.datagrams, report.panics, counts.refused_datagrams), (50, 0, 0));
-    assert_eq!(counts.sessions, counts.ends.closed + counts.ends.idle);
+    let counters = report.counters;
+    assert_eq!((counters.datagrams, report.panics, counters.refused_datagrams), (50, 0, 0));
+    assert_eq!(counters.sessions, counters.ends.closed + counters.ends.idle);
     Ok(())
 }
 

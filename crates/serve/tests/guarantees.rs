@@ -131,7 +131,7 @@ fn what_is_written_in_a_turn_leaves_as_one_write<T: Harness>() {
     bench.until("it has heard all", |bench| bench.client(client).heard.len() >= text.len());
     assert_eq!(String::from_utf8_lossy(&bench.client(client).heard), text);
     let turns = bench.running.handler().writes.len();
-    assert_eq!(bench.running.report().counts.writes as usize, turns);
+    assert_eq!(bench.running.report().counters.writes as usize, turns);
     let amounts: usize = bench.running.handler().writes.iter().map(|(amount, _)| amount).sum();
     assert_eq!(amounts, text.len());
 }
@@ -189,7 +189,7 @@ fn a_write_above_the_cap_ends_its_connection<T: Harness>() {
     bench.say(client, "g");
     bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
     assert_eq!(bench.running.handler().closed, [(Cause::Overflow, 100)]);
-    assert_eq!(bench.running.report().counts.ends.overflow, 1);
+    assert_eq!(bench.running.report().counters.ends.overflow, 1);
 }
 
 fn above_the_budget_those_that_hold_most_are_closed<T: Harness>() {
@@ -208,7 +208,7 @@ fn above_the_budget_those_that_hold_most_are_closed<T: Harness>() {
         clients.push(client);
         let asked = clients.len();
         bench.until("it is answered", |bench| {
-            bench.running.report().counts.writes as usize == asked
+            bench.running.report().counters.writes as usize == asked
         });
         bench.run_for(T::span(5.0));
         assert!(bench.running.engine().budget().used() <= 30 << 20, "the reserve is free again");
@@ -219,7 +219,7 @@ fn above_the_budget_those_that_hold_most_are_closed<T: Harness>() {
     let mut live: Vec<u64> = bench.running.engine().ids().map(|id| id.number() / 65_536).collect();
     live.sort_unstable();
     assert_eq!(live, [1, 3, 4, 5, 6]);
-    assert_eq!(bench.running.report().counts.ends.shed, 1);
+    assert_eq!(bench.running.report().counters.ends.shed, 1);
 }
 
 fn an_idle_connection_ends_and_a_paused_one_does_not<T: Harness>() {
@@ -355,7 +355,7 @@ fn a_detached_connection_keeps_every_byte<T: Harness>() {
     assert!(said[heard..] == found, "{} of {} bytes", heard + found.len(), said.len());
     assert!(bench.running.handler().closed.is_empty(), "detached, not closed");
     assert!(bench.running.engine().is_empty());
-    assert_eq!(bench.running.report().counts.detached, 1);
+    assert_eq!(bench.running.report().counters.detached, 1);
 }
 
 fn a_connection_too_many_hears_a_farewell<T: Harness>() {
@@ -367,7 +367,7 @@ fn a_connection_too_many_hears_a_farewell<T: Harness>() {
     bench.until("one is refused", |bench| bench.client(refused).is_over());
     assert_eq!(bench.client(refused).heard, b"full\n");
     assert!(bench.client(refused).eof);
-    assert_eq!(bench.running.report().counts.refused, 1);
+    assert_eq!(bench.running.report().counters.refused, 1);
     bench.finish(clients[0]);
     bench.until("one has left", |bench| bench.running.engine().len() == 1);
     let late = bench.connect();
@@ -426,7 +426,7 @@ fn a_shutdown_reports_what_it_gives_up<T: Harness>() {
     bench.say(deaf, "m");
     bench.say(good, "l");
     bench.until("both are answered", |bench| {
-        bench.running.report().counts.writes == 2 && bench.client(good).heard.len() == 10
+        bench.running.report().counters.writes == 2 && bench.client(good).heard.len() == 10
     });
     let start = bench.watcher.update_now();
     bench.running.remote().shutdown();
@@ -435,6 +435,6 @@ fn a_shutdown_reports_what_it_gives_up<T: Harness>() {
     assert!(took >= T::span(30.0) && bench.client(good).eof, "{took:?}");
     let report = bench.running.report();
     assert!(matches!(report.unfinished[..], [left] if left.unsent > 0), "{:?}", report.unfinished);
-    assert_eq!(report.counts.ends.shutdown, 2);
+    assert_eq!(report.counters.ends.shutdown, 2);
     assert_eq!(bench.running.engine().budget().used(), 0);
 }

@@ -174,7 +174,7 @@ fn a_farewell_outlives_what_the_peer_has_said<T: Harness>() {
         }
         clients.push(client);
     }
-    bench.until("all are refused", |bench| bench.running.report().counts.refused == 20);
+    bench.until("all are refused", |bench| bench.running.report().counters.refused == 20);
     bench.run_for(T::span(5.0));
     for client in &clients {
         bench.hear(*client);
@@ -287,7 +287,7 @@ fn a_farewell_that_is_given_up_ends_with_a_reset<T: Harness>() {
         let server = Server::new(|_| Once::default()).config(config);
         let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
         let client = bench.connect_deaf();
-        bench.until("it is refused", |bench| bench.running.report().counts.refused == 1);
+        bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
         bench.until("it is given up", |bench| bench.watcher.counters().in_flight == 1);
         bench.hear(client);
         bench.until("the client hears the end", |bench| bench.client(client).is_over());

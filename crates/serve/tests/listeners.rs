@@ -116,7 +116,7 @@ fn a_listener_that_closes_in_a_storm_leaves_no_peer_waiting<T: Harness>() {
         })
     });
     let served = clients.iter().filter(|&&one| bench.client(one).heard == b"hello").count();
-    assert_eq!(bench.running.report().counts.accepted as usize, served);
+    assert_eq!(bench.running.report().counters.accepted as usize, served);
 }
 
 fn a_server_that_shuts_down_takes_no_listener<T: Harness>() {

@@ -96,9 +96,9 @@ fn served<T: Harness>(log: &'static dyn Log, limits: Limits) -> Bench<T::Driver,
 
 /// A client whose connection is open.
 fn opened<D: windlass::driver::Driver>(bench: &mut Bench<D, Obeys>) -> windlass::Source {
-    let before = bench.running.report().counts.accepted;
+    let before = bench.running.report().counters.accepted;
     let client = bench.connect();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted > before);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted > before);
     client
 }
 
@@ -107,7 +107,7 @@ fn each_event_is_told_once<T: Harness>() {
     let mut bench = served::<T>(kept, Limits::new().connections(2));
     let (first, second) = (opened(&mut bench), opened(&mut bench));
     bench.connect();
-    bench.until("it is refused", |bench| bench.running.report().counts.refused == 1);
+    bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
     bench.say(first, "panic");
     bench.until("it is over", |bench| bench.running.engine().len() == 1);
     bench.say(second, "detach");
@@ -161,19 +161,19 @@ fn connects_and_attached_sockets_are_told<T: Harness>() {
     let bad = engine.connect([nowhere], ConnectOptions::default(), ()).unwrap();
     bench.running.turn(&mut bench.watcher);
     bench.until("both have ended", |bench| {
-        let counts = bench.running.report().counts;
-        counts.connected == 1 && counts.accepted == 1 && counts.ends.failed == 1
+        let counters = bench.running.report().counters;
+        counters.connected == 1 && counters.accepted == 1 && counters.ends.failed == 1
     });
     let handle = {
         let source = bench.connect();
-        bench.until("it is open", |bench| bench.running.report().counts.accepted == 2);
+        bench.until("it is open", |bench| bench.running.report().counters.accepted == 2);
         bench.watcher.cancel_all(source);
         bench.run_for(T::span(1.0));
         bench.watcher.detach(source).expect("no operation is on it")
     };
     let attached = bench.running.engine().attach(handle, ()).unwrap();
     bench.running.turn(&mut bench.watcher);
-    bench.until("it is open", |bench| bench.running.report().counts.attached == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.attached == 1);
     bench.run_for(T::span(1.0));
     for id in [good, attached] {
         assert_eq!(kept.count(&format!("connection opened id={id}")), 1, "{:?}", kept.lines());
@@ -196,7 +196,7 @@ fn udp_sessions_are_told<T: Harness>() {
         // The token of clients, whose results the bench ignores.
         bench.watcher.submit(send.token(1)).unwrap();
     }
-    bench.until("it is open", |bench| bench.running.report().counts.sessions == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.sessions == 1);
     bench.running.remote().shutdown();
     bench.until("the server is over", |bench| bench.running.is_over());
     let lines = kept.lines();
@@ -224,7 +224,7 @@ fn a_failed_accept_and_a_refused_option_are_told<T: Harness>() {
     orders.refuse_options();
     assert!(l.engine.set_option(id, SocketOption::SendBuffer(9000)));
     l.engine.flush(&mut l.watcher);
-    assert_eq!(l.engine.counts().option_errors, 1);
+    assert_eq!(l.engine.counters().option_errors, 1);
     let refused =
         format!("Warn: socket option refused id={id} option=SendBuffer(9000) reason=Unsupported");
     assert_eq!(kept.lines()[1..], [refused]);
@@ -257,8 +257,8 @@ fn a_state_that_cannot_be_made_is_told<T: Harness>() {
     for number in 1..=3 {
         bench.connect();
         bench.until("it is known", |bench| {
-            let counts = bench.running.report().counts;
-            counts.accepted + counts.refused == number
+            let counters = bench.running.report().counters;
+            counters.accepted + counters.refused == number
         });
     }
     let lines = [
@@ -273,12 +273,12 @@ fn a_full_memory_is_told_when_it_begins_and_ends<T: Harness>() {
     // 20 MiB are less than three quarters of it, and more than the half of that.
     let mut bench = served::<T>(kept, Limits::new().memory(30 << 20).write_stall(None));
     let deaf = bench.connect_deaf();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 1);
     let other = opened(&mut bench);
     let id = bench.running.engine().ids().find(|id| id.number() == 131_072).expect("the other");
     assert!(bench.running.engine().charge(id, 1000));
     bench.say(deaf, "20 MiB");
-    bench.until("it stops", |bench| bench.running.report().counts.throttles == 1);
+    bench.until("it stops", |bench| bench.running.report().counters.throttles == 1);
     let begun = kept.lines();
     assert!(begun[1].starts_with("Warn: connections stop reading id=65536 used="), "{begun:?}");
     assert!(begun[1].ends_with(" limit=31457280") && begun.len() == 2, "{begun:?}");
@@ -295,14 +295,14 @@ fn a_shed_and_an_overflow_are_warnings<T: Harness>() {
     let limits = Limits::new().memory(10 << 20).cap(25 << 20).write_stall(None);
     let mut bench = served::<T>(kept, limits);
     let deaf = bench.connect_deaf();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 1);
     bench.say(deaf, "20 MiB");
-    bench.until("it is shed", |bench| bench.running.report().counts.ends.shed == 1);
+    bench.until("it is shed", |bench| bench.running.report().counters.ends.shed == 1);
     assert_eq!(kept.count("Warn: connection closed id=65536 cause=Shed unsent="), 1);
     let mut bench = served::<T>(kept, Limits::new().cap(1 << 20));
     let client = opened(&mut bench);
     bench.say(client, "20 MiB");
-    bench.until("it is over", |bench| bench.running.report().counts.ends.overflow == 1);
+    bench.until("it is over", |bench| bench.running.report().counters.ends.overflow == 1);
     assert_eq!(kept.count("Warn: connection closed id=65536 cause=Overflow"), 1);
     assert_eq!(kept.count("connection closed"), 2);
 }
@@ -311,9 +311,9 @@ fn what_a_shutdown_could_not_send_is_told<T: Harness>() {
     let kept = Kept::new(Level::Warn);
     let mut bench = served::<T>(kept, Limits::new().close(T::span(10.0)));
     let deaf = bench.connect_deaf();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 1);
     bench.say(deaf, "20 MiB");
-    bench.until("it is written", |bench| bench.running.report().counts.writes == 1);
+    bench.until("it is written", |bench| bench.running.report().counters.writes == 1);
     bench.running.remote().shutdown();
     bench.until("the server is over", |bench| bench.running.is_over());
     let unsent = bench.running.report().unfinished[0].unsent;
@@ -329,7 +329,7 @@ fn a_log_is_told_only_what_it_wants<T: Harness>() {
     let mut bench = served::<T>(kept, Limits::new().connections(1));
     let client = opened(&mut bench);
     bench.connect();
-    bench.until("it is refused", |bench| bench.running.report().counts.refused == 1);
+    bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
     assert!(kept.lines().is_empty());
     bench.say(client, "panic");
     bench.until("it is over", |bench| bench.running.engine().is_empty());
@@ -356,7 +356,7 @@ fn a_log_that_panics_ends_no_connection<T: Harness>() {
         bench.running.remote().shutdown();
         bench.until("the server is over", |bench| bench.running.is_over());
         assert_eq!(bench.running.report().panics, 0);
-        assert_eq!(bench.running.report().counts.ends.shutdown, 1);
+        assert_eq!(bench.running.report().counters.ends.shutdown, 1);
     }
 }
 

@@ -43,11 +43,11 @@ fn served<T: Harness>(
     let server = Server::new(|_| Says(spans)).config(config).listen("tcp://127.0.0.1:0").unwrap();
     let mut bench = bench::<T, _, _>(server);
     let panics = bench.connect();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 1);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 1);
     let waits = bench.connect();
-    bench.until("it is open", |bench| bench.running.report().counts.accepted == 2);
+    bench.until("it is open", |bench| bench.running.report().counters.accepted == 2);
     bench.connect();
-    bench.until("it is refused", |bench| bench.running.report().counts.refused == 1);
+    bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
     bench.say(panics, "panic");
     bench.until("it is over", |bench| bench.running.engine().len() == 1);
     (bench, waits)

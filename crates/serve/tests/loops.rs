@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use windlass::{Address, Buf};
 use windlass_serve::{
-    Action, Balance, Cause, Closed, Conn, Context, Datagram, Handler, Id, Loops, Origin, Refusal,
-    Remote, Report, Server,
+    Action, Cause, Closed, Conn, Context, Datagram, Handler, Id, Origin, Refusal, Remote, Server,
+    modes::{Balance, Loops},
+    report::Report,
 };
 
 /// What all loops of a test share.
@@ -165,7 +166,7 @@ fn serve_both(name: &str, loops: Loops, balance: Balance) -> (Arc<Shared>, Repor
     let report = server.join().unwrap();
     assert!(!path.exists(), "the path is removed");
     assert_eq!(shared.opened.load(Ordering::SeqCst), 20);
-    assert_eq!((report.counts.accepted, report.counts.ends.eof), (20, 20));
+    assert_eq!((report.counters.accepted, report.counters.ends.eof), (20, 20));
     (shared, report)
 }
 
@@ -285,7 +286,7 @@ fn loops_that_answer(address: &'static str, balance: Balance) -> Vec<usize> {
         answers[usize::from(heard[0] - b'0')] += 1;
     }
     remote.shutdown();
-    assert_eq!(server.join().unwrap().counts.datagrams, 64);
+    assert_eq!(server.join().unwrap().counters.datagrams, 64);
     answers
 }
 
@@ -307,7 +308,7 @@ fn the_kernel_distributes_datagrams() {
     }
 }
 
-/// Counts its wakes and messages; a message contains its number.
+/// Counters its wakes and messages; a message contains its number.
 struct Told {
     serving: Sender<(Remote, Vec<Address>)>,
     events: Sender<(Id, String)>,
@@ -332,7 +333,7 @@ impl Handler for Told {
                     remote.write(id, text).unwrap();
                 }
                 let refused = remote.write(id, vec![0; 2000]).unwrap_err();
-                assert_eq!((refused.reason, refused.data.len()), (Refusal::Cap, 2000));
+                assert_eq!((refused.reason, refused.value.len()), (Refusal::Cap, 2000));
                 assert!(remote.close(id));
                 // Behind the close of the same thread: it is dropped, and counted.
                 remote.write(id, "too late").unwrap();
@@ -382,7 +383,7 @@ fn one_threads_requests_keep_their_order_and_wakes_are_one() {
     assert_eq!(next(), "closed Closed");
     remote.shutdown();
     let report = server.join().unwrap();
-    assert_eq!(report.counts.stale_writes, 1);
+    assert_eq!(report.counters.stale_writes, 1);
     assert!(heard.try_recv().is_err());
 }
 
@@ -400,10 +401,10 @@ fn a_woken_connection_is_called_and_a_stale_one_is_not() {
     assert_eq!(next(), (id, "closed Eof".into()));
     assert!(!remote.wake(id) && !remote.close(id));
     let refused = remote.write(id, "too late").unwrap_err();
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"too late"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"too late"[..]));
     remote.shutdown();
     let report = server.join().unwrap();
-    assert_eq!(report.counts.stale_writes, 0);
+    assert_eq!(report.counters.stale_writes, 0);
     // The server is gone.
     assert!(!remote.wake(id));
     assert!(heard.try_recv().is_err());
@@ -499,9 +500,10 @@ fn shiny_serves_with_four_closures() {
                 other => panic!("{other:?}"),
             }
         },
-        |_, peer, waker, _| {
+        |id, peer, remote, _| {
             assert!(peer.is_some());
-            thread::spawn(move || waker.wake());
+            let remote = remote.clone();
+            thread::spawn(move || remote.wake(id));
             ("welcome ".into(), true)
         },
         |_, cause, seen| seen.closed.push(cause),
@@ -512,6 +514,6 @@ fn shiny_serves_with_four_closures() {
         &mut seen,
     );
     client.join().unwrap();
-    assert_eq!(report.unwrap().counts.accepted, 1);
+    assert_eq!(report.unwrap().counters.accepted, 1);
     assert_eq!(seen.closed, [Cause::Closed]);
 }

@@ -24,8 +24,8 @@ use common::System;
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Id, IoMode, Limits, Origin, Remote,
-    Report, Server,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Remote, Server,
+    modes::IoMode, report::Report,
 };
 
 /// How long a test waits for what must come.
@@ -269,8 +269,8 @@ fn one_handler_in_every_mode<T: System>() {
             (told, run.server.join().unwrap().unwrap())
         };
         assert_eq!(told, (*a_id, Cause::Shutdown));
-        let ends = &report.counts.ends;
-        assert_eq!((report.counts.accepted, report.counts.refused), (4, 0), "{mode:?}");
+        let ends = &report.counters.ends;
+        assert_eq!((report.counters.accepted, report.counters.refused), (4, 0), "{mode:?}");
         assert_eq!((ends.closed, ends.panicked, ends.eof, ends.shutdown), (1, 1, 1, 1));
         assert_eq!((report.panics, report.thread_errors), (1, 0));
     }
@@ -289,7 +289,7 @@ fn a_connect_of_a_callback_stays_on_its_thread<T: System>() {
     drop(client);
     assert_eq!(run.closed().1, Cause::Eof);
     echo(&mut dialed, b"still there");
-    assert_eq!(run.end().counts.connected, 1);
+    assert_eq!(run.end().counters.connected, 1);
 }
 
 /// A callback that blocks keeps no other connection from its echo.
@@ -332,7 +332,7 @@ fn a_thread_serves_one_connection_after_the_other<T: System>() {
     }
     assert_eq!(threads.len(), 1);
     let report = run.end();
-    assert_eq!(report.counts.accepted, 20);
+    assert_eq!(report.counters.accepted, 20);
 }
 
 /// Beyond the cap the blocking mode refuses, and the mixed mode serves on the loop.
@@ -346,7 +346,7 @@ fn the_cap_is_kept<T: System>() {
     }
     kept.iter_mut().for_each(|(stream, ..)| echo(stream, b"served"));
     let report = run.end();
-    assert_eq!((report.counts.accepted, report.counts.refused), (2, 3));
+    assert_eq!((report.counters.accepted, report.counters.refused), (2, 3));
 
     let run = start::<T>(IoMode::Mixed { threads: 2 }, config());
     let mut all: Vec<_> = (0..5).map(|_| run.open()).collect();
@@ -356,8 +356,8 @@ fn the_cap_is_kept<T: System>() {
     let on_the_loop = all.iter().filter(|(_, id, _)| id.loop_index() == 0).count();
     assert_eq!(on_the_loop, 3);
     let report = run.end();
-    assert_eq!((report.counts.accepted, report.counts.refused), (5, 0));
-    assert_eq!(report.counts.ends.shutdown, 5);
+    assert_eq!((report.counters.accepted, report.counters.refused), (5, 0));
+    assert_eq!(report.counters.ends.shutdown, 5);
 }
 
 /// A connection whose thread cannot begin is served by the loop, or refused.
@@ -380,7 +380,7 @@ fn a_thread_that_cannot_begin_is_counted<T: System>() {
             let report = run.end();
             assert_eq!(report.thread_errors, 1);
             let served = u64::from(word == "hello\n");
-            assert_eq!((report.counts.accepted, report.counts.refused), (served, 1 - served));
+            assert_eq!((report.counters.accepted, report.counters.refused), (served, 1 - served));
         }
     });
 }
@@ -409,7 +409,7 @@ fn threads_beyond_those_that_the_system_gives_are_counted<T: System>() {
             served.iter_mut().for_each(|stream| echo(stream, b"still"));
             let count = served.len() as u64;
             let report = run.end();
-            assert_eq!((report.counts.accepted, report.counts.refused), (count, refused));
+            assert_eq!((report.counters.accepted, report.counters.refused), (count, refused));
             assert!(count > 0 && report.thread_errors > 0, "{report:?}");
             assert_eq!(refused > 0, matches!(mode, IoMode::Blocking { .. }), "{report:?}");
         }
@@ -472,7 +472,7 @@ fn a_thread_that_begins_too_late_refuses<T: System>() {
     gate.open();
     let report = server.join().unwrap().unwrap();
     assert!(matches!(first.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
-    assert_eq!((report.counts.accepted, report.counts.refused), (0, 2));
+    assert_eq!((report.counters.accepted, report.counters.refused), (0, 2));
 }
 
 /// A connection moves to a loop with its state, its output, and what was not delivered.
@@ -503,9 +503,9 @@ fn a_connection_moves_to_a_loop<T: System>() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(run.closed(), (to, Cause::Eof));
         let report = run.end();
-        let counts = &report.counts;
-        assert_eq!((counts.accepted, counts.moved, counts.detached), (2, 1, 0), "{mode:?}");
-        assert_eq!((counts.ends.eof, counts.ends.shutdown), (1, 1));
+        let counters = &report.counters;
+        assert_eq!((counters.accepted, counters.moved, counters.detached), (2, 1, 0), "{mode:?}");
+        assert_eq!((counters.ends.eof, counters.ends.shutdown), (1, 1));
     }
 }
 
@@ -546,8 +546,8 @@ fn a_move_loses_nothing<T: System>() {
     let moved = moved.count() as u64;
     let report = run.end();
     assert!(moved > 0, "some have begun on a thread");
-    assert_eq!((report.counts.accepted, report.counts.moved), (CLIENTS, moved));
-    assert_eq!(report.counts.ends.eof, CLIENTS);
+    assert_eq!((report.counters.accepted, report.counters.moved), (CLIENTS, moved));
+    assert_eq!(report.counters.ends.eof, CLIENTS);
 }
 
 /// A lower cap moves the connections that may move, and the next ones go to the loop.
@@ -583,8 +583,8 @@ fn a_lower_cap_moves_connections<T: System>() {
     echo(&mut all[1].0, b"may");
     echo(&mut all[1].0, b"after");
     let report = run.end();
-    assert_eq!((report.counts.accepted, report.counts.moved), (6, 4));
-    assert_eq!(report.counts.ends.shutdown, 6);
+    assert_eq!((report.counters.accepted, report.counters.moved), (6, 4));
+    assert_eq!(report.counters.ends.shutdown, 6);
     let run = start::<T>(IoMode::NonBlocking, config());
     assert!(!run.remote.set_threads(4));
     run.end();
@@ -623,7 +623,7 @@ fn a_move_beside_another_connection_frees_no_thread<T: System>() {
         assert!(id.loop_index() > 0);
         echo(&mut next, b"next");
         let report = run.end();
-        assert_eq!((report.counts.accepted, report.counts.refused), (2, 1));
+        assert_eq!((report.counters.accepted, report.counters.refused), (2, 1));
     }
 }
 
@@ -652,7 +652,7 @@ fn a_thread_that_keeps_a_connection_does_not_leave<T: System>() {
         expected.sort_unstable();
         assert_eq!(moved, expected);
         echo(&mut stays.0, b"still on the thread");
-        assert_eq!(run.end().counts.moved, 2);
+        assert_eq!(run.end().counters.moved, 2);
     }
 }
 
@@ -670,8 +670,8 @@ fn moves_and_a_shutdown<T: System>() {
         }
         run.remote.shutdown();
         let report = run.server.join().unwrap().unwrap();
-        let ends = &report.counts.ends;
-        assert_eq!(report.counts.accepted, 6);
+        let ends = &report.counters.ends;
+        assert_eq!(report.counters.accepted, 6);
         assert_eq!(ends.shutdown + ends.eof + ends.failed, 6, "{report:?}");
         let (mut open, mut closed) = (HashSet::new(), 0);
         while let Ok(told) = run.told.try_recv() {
@@ -740,7 +740,7 @@ fn a_thread_with_ticks_ends_without_a_connection() {
     drop(TcpStream::connect(address).unwrap());
     assert!(told.recv_timeout(PATIENCE).expect("the thread ends").is_none());
     remote.shutdown();
-    assert_eq!(server.join().unwrap().unwrap().counts.accepted, 1);
+    assert_eq!(server.join().unwrap().unwrap().counters.accepted, 1);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use common::{Bench, Harness, PATIENCE, System, bench};
 use windlass::driver::Driver;
 use windlass::{Address, Completions, Source};
 use windlass_serve::{
-    Action, Cause, Config, Conn, Context, Engine, Event, Handler, IoMode, Limits, Origin, Remote,
-    Server, ServerLoop,
+    Action, Cause, Config, Conn, Context, Engine, Event, Handler, Limits, Origin, Remote, Server,
+    ServerLoop, modes::IoMode,
 };
 
 every_driver! {
@@ -154,10 +154,10 @@ fn the_first_takes_so_many_and_the_rest_go_on<T: Harness>() {
         assert_eq!(two.greeted().1, "b");
     }
     assert_eq!(two.lens(), (3, 10));
-    let counts = two.bench.running.report().counts;
-    assert_eq!((counts.accepted, counts.passed_on, counts.refused), (6, 10, 0));
-    let counts = two.rest.report().counts;
-    assert_eq!((counts.accepted, counts.passed_on, counts.refused), (10, 0, 0));
+    let counters = two.bench.running.report().counters;
+    assert_eq!((counters.accepted, counters.passed_on, counters.refused), (6, 10, 0));
+    let counters = two.rest.report().counters;
+    assert_eq!((counters.accepted, counters.passed_on, counters.refused), (10, 0, 0));
     // The rest knows which listener has accepted each.
     let listeners = (3..10).map(|number| Some(number % 2)).chain([Some(0); 3]);
     assert!(two.listeners.borrow().iter().copied().eq(listeners));
@@ -169,9 +169,9 @@ fn servers_that_overflow_to_each_other_refuse_what_neither_takes<T: Harness>() {
     two.rest.engine().overflow_to(remote);
     let names: Vec<String> = (0..4).map(|_| two.greeted().1).collect();
     assert_eq!(names, ["a", "b", "-", "-"]);
-    assert_eq!(two.bench.running.report().counts.passed_on, 3);
-    let counts = two.rest.report().counts;
-    assert_eq!((counts.accepted, counts.passed_on, counts.refused), (1, 0, 2));
+    assert_eq!(two.bench.running.report().counters.passed_on, 3);
+    let counters = two.rest.report().counters;
+    assert_eq!((counters.accepted, counters.passed_on, counters.refused), (1, 0, 2));
 }
 
 fn a_rest_that_is_over_gets_nothing<T: Harness>() {
@@ -180,8 +180,8 @@ fn a_rest_that_is_over_gets_nothing<T: Harness>() {
     two.rest.remote().shutdown();
     two.until("it is over", |two| two.rest.is_over());
     assert_eq!(two.greeted().1, "-");
-    let counts = two.bench.running.report().counts;
-    assert_eq!((counts.accepted, counts.passed_on, counts.refused), (1, 0, 1));
+    let counters = two.bench.running.report().counters;
+    assert_eq!((counters.accepted, counters.passed_on, counters.refused), (1, 0, 1));
 }
 
 /// The engine has no loop of its own: both are the program's.
@@ -226,8 +226,8 @@ fn an_engine_can_take_the_rest<T: Harness>() {
         }
         rest.flush(&mut watcher);
     }
-    assert_eq!(first.report().counts.passed_on, 1);
-    assert_eq!(rest.counts().accepted, 1);
+    assert_eq!(first.report().counters.passed_on, 1);
+    assert_eq!(rest.counters().accepted, 1);
 }
 
 fn threads_that_are_all_busy_pass_connections_on<T: System>() {
@@ -281,6 +281,6 @@ fn threads_that_are_all_busy_pass_connections_on<T: System>() {
     drop(clients);
     let first = report_of_first.recv_timeout(PATIENCE).expect("it ends");
     let rest = report_of_rest.recv_timeout(PATIENCE).expect("it ends");
-    assert_eq!((first.counts.accepted, first.counts.passed_on), (1, 2));
-    assert_eq!((rest.counts.accepted, rest.counts.refused), (2, 0));
+    assert_eq!((first.counters.accepted, first.counters.passed_on), (1, 2));
+    assert_eq!((rest.counters.accepted, rest.counters.refused), (2, 0));
 }

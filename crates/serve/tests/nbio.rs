@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use common::scene::{News, Scene, Setting, pattern};
 use common::{Harness, PATIENCE};
+use windlass::driver::Deadline;
 use windlass::driver::OpCode;
 use windlass::net::{ConnectOptions, DatagramOptions, Keepalive, SocketOption};
 use windlass::{Address, Buf, Completions, Done, ErrorKind, Op, Watcher};
@@ -68,7 +69,7 @@ impl Handler for Echo {
         c.set_option(SocketOption::Keepalive(Some(Keepalive::new(Duration::from_secs(60)))));
         c.set_option(SocketOption::RecvBuffer(4096));
         c.set_option(SocketOption::SendBuffer(4096));
-        c.set_deadline(Duration::from_secs(3600));
+        c.set_deadline(Deadline::After(Duration::from_secs(3600)));
         Action::None
     }
 
@@ -115,7 +116,7 @@ fn an_echo_with_every_option_counts_each_byte<T: Setting>() {
         assert_eq!((end.received, end.sent), (LENGTH, LENGTH));
     }
     let report = scene.end();
-    assert_eq!((report.counts.accepted, report.counts.option_errors), (2, 0));
+    assert_eq!((report.counters.accepted, report.counters.option_errors), (2, 0));
 }
 
 /// Echoes. `close` closes behind a last word.
@@ -134,7 +135,7 @@ impl Handler for Plain {
 
     fn opened(&mut self, c: &mut Conn<'_, Tally>, _: Origin) -> Action {
         if let Some(deadline) = self.deadline {
-            c.set_read_deadline(deadline);
+            c.set_read_deadline(Deadline::After(deadline));
         }
         Action::None
     }
@@ -148,7 +149,7 @@ impl Handler for Plain {
             assert!(!c.write("late") && !c.write_slice(b"late"), "it takes no more output");
             assert!(c.into_std().is_none() && !c.move_to_loop());
             c.shutdown();
-            c.set_deadline(Duration::from_secs(1000));
+            c.set_deadline(Deadline::After(Duration::from_secs(1000)));
             return Action::None;
         }
         c.write(data);
@@ -180,7 +181,7 @@ fn a_connection_ends_at_its_deadline_in_every_mode<T: Setting>() {
     assert!(took >= span && took < most, "{took:?} for {span:?}");
     assert!(scene.news.notes().iter().all(|end| end.cause == Cause::ReadTimeout));
     scene.until("the clients know", |s| clients.iter().all(|c| s.client(*c).is_over()));
-    assert_eq!(scene.end().counts.ends.read_timeout, 4);
+    assert_eq!(scene.end().counters.ends.read_timeout, 4);
 }
 
 /// nbio's TestFuzz: a hundred connects, a write, and one of three parts.
@@ -199,7 +200,7 @@ fn a_hundred_clients_at_once_are_whole<T: Setting>() {
     scene.until("all have ended", |s| s.news.notes().len() == 100);
     assert!(scene.news.notes().iter().all(|end| (end.cause, end.received) == (Cause::Eof, 4)));
     let report = scene.end();
-    assert_eq!((report.counts.accepted, report.thread_errors), (100, 0));
+    assert_eq!((report.counters.accepted, report.thread_errors), (100, 0));
 }
 
 /// nbio's TestFuzz: a write to a connection that closes, or has ended.
@@ -212,10 +213,10 @@ fn a_write_after_the_close_is_refused<T: Setting>() {
     assert_eq!(scene.client(client).heard, b"bye");
     let id = scene.news.notes()[0].id;
     let refused = scene.remote.write(id, "late").unwrap_err();
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"late"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"late"[..]));
     assert!(!scene.remote.wake(id) && !scene.remote.close(id));
     let report = scene.end();
-    assert_eq!((report.panics, report.counts.ends.closed), (0, 1));
+    assert_eq!((report.panics, report.counters.ends.closed), (0, 1));
 }
 
 /// nbio's TestFuzz: a start with one address twice.
@@ -268,7 +269,7 @@ fn peers_of_a_datagram_socket_have_their_own_time<T: Setting>() {
     }
     scene.until("all have ended", |s| s.news.notes().len() == 3);
     let report = scene.end();
-    assert_eq!((report.counts.sessions, report.counts.ends.read_timeout), (3, 3));
+    assert_eq!((report.counters.sessions, report.counters.ends.read_timeout), (3, 3));
 }
 
 /// Connects to its own server: one end says hello, and the other one answers.
@@ -326,7 +327,7 @@ fn both_ends_of_a_unix_connection_close<T: Setting>() {
     ends.sort_unstable_by_key(|end| end.0);
     assert_eq!(ends, [(false, Cause::Eof), (true, Cause::Closed)]);
     let report = scene.end();
-    assert_eq!((report.counts.accepted, report.counts.connected, report.panics), (1, 1, 0));
+    assert_eq!((report.counters.accepted, report.counters.connected, report.panics), (1, 1, 0));
     assert!(T::VIRTUAL || !path.exists());
 }
 
@@ -339,7 +340,7 @@ fn a_stop_closes_every_connection<T: Setting>() {
         scene.until("it is served", |s| s.client(*client).heard == b"hi");
     }
     let report = scene.end();
-    assert_eq!((report.counts.accepted, report.counts.ends.shutdown), (20, 20));
+    assert_eq!((report.counters.accepted, report.counters.ends.shutdown), (20, 20));
     assert!(report.unfinished.is_empty());
     let mut ids: Vec<Id> = scene.news.notes().iter().map(|end| end.id).collect();
     ids.sort_unstable();
@@ -487,7 +488,7 @@ fn a_tick_that_panics_stops_no_other_timer<T: Setting>() {
     scene.until("it is served", |s| s.client(client).heard == b"after");
     let report = scene.end();
     assert!(counted.load(Ordering::SeqCst) >= 3);
-    assert_eq!((report.panics, report.counts.accepted), (1, 2));
+    assert_eq!((report.panics, report.counters.accepted), (1, 2));
 }
 
 /// nbio's timer tests, on a watcher.

@@ -184,8 +184,8 @@ fn a_connect_that_is_refused_is_no_success<T: Setting>() {
         assert_eq!(kind, expected, "address {number}");
     }
     let report = scene.end();
-    let counts = &report.counts;
-    assert_eq!((counts.connected, counts.accepted, counts.ends.failed), (1, 1, 2));
+    let counters = &report.counters;
+    assert_eq!((counters.connected, counters.accepted, counters.ends.failed), (1, 1, 2));
     assert_eq!(count(&scene, 1) + count(&scene, 2), 2, "nothing more was heard of them");
 }
 
@@ -300,7 +300,7 @@ fn without_descriptors_an_accept_does_not_spin<T: Setting>() {
         scene.say(client, "first ");
         scene.until("there is room again", |s| s.client(client).heard.len() == 6);
         let report = scene.end();
-        let attempts = report.descriptor_shortages + report.counts.accept_errors;
+        let attempts = report.descriptor_shortages + report.counters.accept_errors;
         // One for each client that is ended, and a few while nothing can be done.
         assert!((1..=2 * CLIENTS as u64 + 20).contains(&attempts), "{attempts} vain accepts");
         assert_eq!(report.panics, 0);

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use common::scene::{News, Scene, Setting};
 use windlass::{Address, Buf};
-use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, JobError, Limits, Refusal};
+use windlass_serve::{
+    Action, Cause, Closed, Conn, Context, Handler, Limits, Refusal, jobs::JobError,
+};
 
 every_mode! {
     jobs_run_off_the_loop_and_their_values_come_back_in_order
@@ -169,8 +171,8 @@ fn letters<T: Setting>(scene: &mut Jobs<T>) {
     }
     scene.until("they have ended", |s| s.news.count(|note| note == "Eof") == clients.len());
     let report = scene.end();
-    assert_eq!((report.counts.jobs.done, report.panics), (5 * 26, 0));
-    assert_eq!((report.counts.jobs.dropped, report.unfinished_jobs), (0, 0));
+    assert_eq!((report.counters.jobs.done, report.panics), (5 * 26, 0));
+    assert_eq!((report.counters.jobs.dropped, report.unfinished_jobs), (0, 0));
 }
 
 fn jobs_run_off_the_loop_and_their_values_come_back_in_order<T: Setting>() {
@@ -203,7 +205,7 @@ fn a_close_refuses_jobs_but_those_that_must_run<T: Setting>() {
         assert!(at("must") < 3 && at("Closed") < 3);
     }
     let report = scene.end();
-    assert_eq!((report.counts.jobs.done, report.panics), (9, 0));
+    assert_eq!((report.counters.jobs.done, report.panics), (9, 0));
 }
 
 fn a_job_that_panics_is_reported_in_every_mode<T: Setting>() {
@@ -222,7 +224,7 @@ fn a_job_that_panics_is_reported_in_every_mode<T: Setting>() {
     }
     scene.until("they have ended", |s| s.news.count(|note| note == "Eof") == 3);
     let report = scene.end();
-    let jobs = &report.counts.jobs;
+    let jobs = &report.counters.jobs;
     assert_eq!((jobs.panicked, jobs.done, report.panics), (3, 3, 0));
 }
 
@@ -234,7 +236,7 @@ fn a_job_that_never_ends_holds_no_shutdown_up<T: Setting>() {
     scene.say(client, "S");
     scene.until("the job has begun", |s| s.news.count(|note| note == "begun") == 1);
     let report = scene.end();
-    assert_eq!((report.unfinished_jobs, report.counts.jobs.done), (1, 0));
-    assert_eq!(report.counts.ends.shutdown, 1);
+    assert_eq!((report.unfinished_jobs, report.counters.jobs.done), (1, 0));
+    assert_eq!(report.counters.ends.shutdown, 1);
     drop(open);
 }

@@ -88,7 +88,7 @@ fn connections_have_the_options_of_the_configuration<T: Harness>() {
             assert!(recv >= 90_000 && send >= 80_000, "{recv} {send}");
         }
     }
-    assert_eq!(bench.running.report().counts.option_errors, 0);
+    assert_eq!(bench.running.report().counters.option_errors, 0);
     // By default nothing is set.
     let mut bench = opened::<T>(Config::new(), None);
     let id = bench.running.handler().opened[0];
@@ -119,7 +119,7 @@ fn connects_and_attached_sockets_have_them_too<T: Harness>() {
     let id = l.engine.attach(near, ()).unwrap();
     l.engine.flush(&mut l.watcher);
     l.until("it is open", |l| l.opened.contains(&id));
-    assert_eq!(l.engine.counts().option_errors, 0);
+    assert_eq!(l.engine.counters().option_errors, 0);
 }
 
 fn one_connection_gets_an_option<T: Harness>() {
@@ -134,13 +134,13 @@ fn one_connection_gets_an_option<T: Harness>() {
     bench.running.turn(&mut bench.watcher);
     let told = options(&mut bench.watcher, source);
     assert!(told.is_none_or(|(probes, ..)| probes.is_none()), "{told:?}");
-    assert_eq!(bench.running.report().counts.option_errors, 0);
+    assert_eq!(bench.running.report().counters.option_errors, 0);
     // One that the system refuses is counted, and the connection goes on.
     let wrong = SocketOption::Keepalive(Some(PROBES.count(100_000)));
     bench.running.engine().set_option(id, wrong);
     bench.running.turn(&mut bench.watcher);
     let errors = u64::from(!T::VIRTUAL && cfg!(target_os = "linux"));
-    assert_eq!(bench.running.report().counts.option_errors, errors);
+    assert_eq!(bench.running.report().counters.option_errors, errors);
     assert_eq!(bench.running.engine().len(), 2);
     bench.running.engine().abort(id);
     bench.running.turn(&mut bench.watcher);
@@ -175,7 +175,7 @@ fn a_unix_listener_needs_no_options_of_tcp<T: Harness>() {
     let mut bench = bench::<T, _, _>(server.listen(&format!("unix://{}", path.display())).unwrap());
     bench.connect();
     bench.until("it is open", |bench| bench.running.handler().opened.len() == 1);
-    assert_eq!(bench.running.report().counts.option_errors, 0);
+    assert_eq!(bench.running.report().counters.option_errors, 0);
 }
 
 /// evio's ReuseInputBuffer, without an option: data that the handler drops leaves its memory to the

@@ -18,7 +18,8 @@ use common::PATIENCE;
 use common::scene::{News, Scene, Setting, pattern};
 use windlass::{Address, Buf};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Id, IoMode, Limits, Origin, Remote,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Remote,
+    modes::IoMode,
 };
 
 every_mode! {
@@ -114,7 +115,7 @@ fn a_shutdown_drains_and_gives_up_at_its_limit<T: Setting>() {
     let [left] = &report.unfinished[..] else { panic!("{:?}", report.unfinished) };
     assert_eq!(left.id, ids[2]);
     assert!(left.unsent > 0 && left.unsent < LENGTH, "{left:?}");
-    assert_eq!((report.counts.accepted, report.counts.ends.shutdown), (3, 3));
+    assert_eq!((report.counters.accepted, report.counters.ends.shutdown), (3, 3));
     for (id, number) in ids.iter().zip(0..) {
         let ends: Vec<_> = scene
             .news
@@ -316,13 +317,13 @@ fn callbacks_of_a_connection_are_ordered_and_never_at_once<T: Setting>() {
     let report = scene.end();
     assert_eq!(report.panics, 0, "a callback has found another order");
     assert!(callbacks.ids().is_empty(), "all have closed");
-    let counts = &report.counts;
+    let counters = &report.counters;
     // In the blocking mode a lower number of threads refuses connections. The last connection of a
     // client can wait for its accept when the server ends.
-    let known = counts.accepted + counts.refused;
-    assert!((CLIENTS * (VISITS - 1)..=CLIENTS * VISITS).contains(&known), "{counts:?}");
-    assert_eq!(scene.news.notes().len() as u64, counts.accepted, "each closes once");
+    let known = counters.accepted + counters.refused;
+    assert!((CLIENTS * (VISITS - 1)..=CLIENTS * VISITS).contains(&known), "{counters:?}");
+    assert_eq!(scene.news.notes().len() as u64, counters.accepted, "each closes once");
     let data = data.load(Ordering::Relaxed);
     assert!(data > 0, "no data came");
-    assert!(counts.moved > 0 || !matches!(T::MODE, Some(IoMode::Mixed { .. })), "{counts:?}");
+    assert!(counters.moved > 0 || !matches!(T::MODE, Some(IoMode::Mixed { .. })), "{counters:?}");
 }

@@ -134,7 +134,7 @@ fn a_panic_in_any_callback_ends_its_connection_only<T: Harness>() {
         let mut bench = bench::<T, _, _>(server);
         for number in 1..=3 {
             let client = bench.connect();
-            bench.until("it is open", |bench| bench.running.report().counts.accepted == number);
+            bench.until("it is open", |bench| bench.running.report().counters.accepted == number);
             bench.say(client, "x");
             bench.until("it is answered or over", |bench| {
                 let has_heard = !bench.client(client).heard.is_empty();

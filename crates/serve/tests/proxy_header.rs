@@ -169,7 +169,7 @@ impl<D: Driver> Bench<D, Notes> {
     }
 
     fn refused(&mut self) -> u64 {
-        self.running.report().counts.refused
+        self.running.report().counters.refused
     }
 
     /// Nothing is left of any connection.
@@ -201,8 +201,8 @@ fn a_header_sets_the_peer<T: Harness>() {
         bench.until("it is answered", |b| b.client(one).heard == b"hello");
         let origin = bench.running.handler().origins[0];
         assert_eq!((origin.listener, origin.peer), (Some(0), peer));
-        let counts = bench.running.report().counts;
-        assert_eq!((counts.accepted, counts.refused), (1, 0));
+        let counters = bench.running.report().counters;
+        assert_eq!((counters.accepted, counters.refused), (1, 0));
         // From here on it is as any other.
         bench.say(one, "more");
         bench.until("it is answered", |b| b.client(one).heard == b"hellomore");
@@ -565,8 +565,8 @@ fn a_state_that_cannot_be_made_is_counted_once<T: Harness>() {
         let one = bench.connect();
         bench.say(one, [LINE, b"hello"].concat());
         bench.until("it is refused", |b| b.client(one).is_over());
-        let counts = bench.running.report().counts;
-        assert_eq!((counts.accepted, counts.refused), (0, count));
+        let counters = bench.running.report().counters;
+        assert_eq!((counters.accepted, counters.refused), (0, count));
         assert!(bench.running.engine().is_empty());
     }
     assert_eq!(log.all(), [(Level::Warn, RefusedBecause::Panicked); 2]);
@@ -644,7 +644,7 @@ fn a_refused_read_ends_the_handshake<T: Harness>() {
     l.until("it has connected", |l| !l.foreign.is_empty());
     orders.refuse(OpCode::Read, 1);
     l.watcher.submit(Op::write(one, "PROXY").token(1)).unwrap();
-    l.until("it is refused", |l| l.engine.counts().refused == 1);
+    l.until("it is refused", |l| l.engine.counters().refused == 1);
     assert_eq!(log.all(), [(Level::Warn, RefusedBecause::Handshake(Cause::Rejected))]);
     assert!(l.engine.is_empty() && l.told.is_empty());
 }

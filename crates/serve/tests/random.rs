@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use common::hosts::{Death, Hosts, Peer, Reads};
 use fastrand::Rng;
+use windlass::driver::Deadline;
 use windlass::sim::{Faults, Link, Sim};
 use windlass::{Buf, Builder, ErrorKind, Handle, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Detached, Expiry, Handler, Id, JobError, Limits,
-    Origin, Phase, Server,
+    Action, Cause, Closed, Config, Conn, Context, Detached, Handler, Id, Limits, Origin, Phase,
+    Server, jobs::JobError,
 };
 
 /// What is sent to connections for which there is no room, if the program has such a word.
@@ -227,10 +228,10 @@ const ENDS: [&str; 9] = [
     "charge",
 ];
 
-fn deadline(rng: &mut Rng) -> Expiry {
+fn deadline(rng: &mut Rng) -> Option<Deadline> {
     match rng.u64(..1_000) {
-        ..100 => Expiry::NEVER,
-        span => Duration::from_millis(span).into(),
+        ..100 => None,
+        span => Some(Deadline::After(Duration::from_millis(span))),
     }
 }
 
@@ -281,7 +282,7 @@ fn write_to_another(c: &mut Conn<'_, Own>, own: &RefCell<Record>) -> Option<Acti
     let len = bytes.len();
     match c.engine().write(id, bytes) {
         Ok(()) => other.borrow_mut().written += len,
-        Err(refused) => assert_eq!(refused.data.len(), len, "it comes back unchanged"),
+        Err(refused) => assert_eq!(refused.value.len(), len, "it comes back unchanged"),
     }
     None
 }
@@ -852,12 +853,12 @@ impl Run {
         assert_eq!(server.engine().budget().used(), 0, "nothing stays charged: {budget}");
         assert!(budget.contains("holders: 0"), "nobody holds bytes: {budget}");
         let report = server.report();
-        let (counts, ends) = (&report.counts, &report.counts.ends);
+        let (counters, ends) = (&report.counters, &report.counters.ends);
         let ended = ends.eof + ends.closed + ends.aborted + ends.idle + ends.write_stall;
         let ended = ended + ends.read_timeout + ends.write_timeout + ends.shed + ends.overflow;
-        let ended = ended + ends.panicked + ends.shutdown + ends.failed + counts.detached;
-        let begun = counts.accepted + counts.attached + server.handler().unopened;
-        assert_eq!(begun, ended, "one end for each: {counts:?}");
+        let ended = ended + ends.panicked + ends.shutdown + ends.failed + counters.detached;
+        let begun = counters.accepted + counters.attached + server.handler().unopened;
+        assert_eq!(begun, ended, "one end for each: {counters:?}");
         assert_eq!(report.panics, self.panics() - panics, "no other panic");
     }
 }

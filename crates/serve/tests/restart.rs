@@ -39,7 +39,7 @@ fn serve(test: &'static str, role: &str) -> ! {
     println!(); // ends the line that the harness has begun
     let report = restart::serve(listener, loops, PATIENCE, next).expect("it serves");
     let unfinished = report.unfinished.len();
-    let (accepted, refused) = (report.counts.accepted, report.counts.refused);
+    let (accepted, refused) = (report.counters.accepted, report.counters.refused);
     eprintln!("process {} has ended: {accepted} {refused} {unfinished}", std::process::id());
     // The next process has no reader for what the harness prints.
     std::process::exit(0);

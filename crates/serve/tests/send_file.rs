@@ -22,10 +22,11 @@ use common::engine::Loop;
 use common::refusing::{Orders, Refusing};
 use common::scene::{News, Scene, Setting, pattern};
 use common::turns::Turns;
+use windlass::driver::Deadline;
 use windlass::driver::OpCode;
 use windlass::{Address, Buf, Op, Source, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Phase, Refusal, RefusedFile,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Phase, Refusal, Refused,
     Stream,
 };
 
@@ -422,7 +423,7 @@ fn a_peer_that_does_not_read_ends_in_time<T: Setting>() {
     let limits = Limits::new().write_stall(Duration::from_millis(200));
     let mut scene = scene::<T>(limits, move |c, news, byte| {
         if byte == b'w' {
-            c.set_write_deadline(Duration::from_millis(100));
+            c.set_write_deadline(Deadline::After(Duration::from_millis(100)));
         }
         send(c, news);
         Action::None
@@ -461,7 +462,7 @@ fn a_file_that_shrinks_ends_the_connection<T: Setting>() {
     assert!(!client.eof && bytes[..20 * MIB].starts_with(&client.heard), "{:?}", client.error);
     assert_eq!(end_of::<T>(&mut scene), (Cause::FileEnded, 44 * MIB + 10, 0));
     assert_eq!(file.left(0), 0);
-    assert_eq!(scene.end().counts.ends.failed, 1);
+    assert_eq!(scene.end().counters.ends.failed, 1);
 }
 
 /// A close that waited behind the file was told as the cause, so the end looked like a good one.
@@ -539,8 +540,8 @@ fn a_file_that_is_refused_comes_back<T: Setting>() {
     let file = Temporary::new(b"0123456789");
     let opened = Arc::clone(&file);
     let mut scene = scene::<T>(Limits::new(), move |c, news, _| {
-        let tell = |refused: Result<(), RefusedFile>| {
-            let RefusedFile { file, reason } = refused.unwrap_err();
+        let tell = |refused: Result<(), Refused<File>>| {
+            let Refused { value: file, reason } = refused.unwrap_err();
             file.metadata().expect("it is open");
             news.tell(Note::Refused(reason));
         };
@@ -691,7 +692,7 @@ fn a_session_sends_no_file<T: Setting>() {
     let file = Temporary::new(b"0123456789");
     let opened = Arc::clone(&file);
     let does: Arc<Does> = Arc::new(move |c, news, _| {
-        let RefusedFile { file, reason } = c.send_file(opened.open(), ..).unwrap_err();
+        let Refused { value: file, reason } = c.send_file(opened.open(), ..).unwrap_err();
         file.metadata().expect("it is open");
         drop(file);
         news.tell(Note::Refused(reason));
@@ -715,7 +716,7 @@ fn refuses_files<T: Setting>() {
     let opened = Arc::clone(&file);
     let mut scene = scene::<T>(Limits::new(), move |c, news, _| {
         let refused = c.send_file(opened.open(), ..).unwrap_err();
-        refused.file.metadata().expect("it is open");
+        refused.value.metadata().expect("it is open");
         news.tell(Note::Refused(refused.reason));
         c.write("none");
         Action::None
@@ -762,8 +763,8 @@ fn a_file_for_an_ended_connection_comes_back<T: Harness>() {
     assert_eq!(on.ends, [(Cause::Aborted, 10, Phase::Open)]);
     let one = usize::from(cfg!(target_os = "linux"));
     assert_eq!(file.left(one), one, "only that of above");
-    let stale = on.engine.send_file(id, closing.file, ..).unwrap_err();
-    assert_eq!((stale.reason, stale.file.metadata().unwrap().len()), (Refusal::Stale, 10));
+    let stale = on.engine.send_file(id, closing.value, ..).unwrap_err();
+    assert_eq!((stale.reason, stale.value.metadata().unwrap().len()), (Refusal::Stale, 10));
     drop(stale);
     assert_eq!((on.engine.waiting_files(id), file.left(0)), (0, 0));
     on.watcher.abort(client);

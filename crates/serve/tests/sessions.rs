@@ -232,7 +232,7 @@ fn an_idle_limit_beyond_the_clock_is_none<T: Harness>() {
         assert_eq!(&*post.hear(socket), b"x");
     }
     let report = post.running.report();
-    assert_eq!((report.panics, report.counts.sessions), (0, 1));
+    assert_eq!((report.panics, report.counters.sessions), (0, 1));
     assert!(post.running.handler().closed.is_empty());
 }
 
@@ -257,9 +257,9 @@ fn each_peer_is_a_session<T: Harness>() {
     let engine = post.running.engine();
     assert_eq!(engine.len(), 10);
     assert!(ids.iter().all(|id| engine.state(*id).unwrap().heard == 5));
-    let counts = post.running.report().counts;
-    assert_eq!((counts.sessions, counts.datagrams, counts.accepted), (10, 50, 0));
-    assert_eq!((counts.datagram_errors, counts.refused_datagrams), (0, 0));
+    let counters = post.running.report().counters;
+    assert_eq!((counters.sessions, counters.datagrams, counters.accepted), (10, 50, 0));
+    assert_eq!((counters.datagram_errors, counters.refused_datagrams), (0, 0));
     assert_eq!(post.used(), 0);
 }
 
@@ -291,13 +291,13 @@ fn sessions_expire_not_before_their_limit<T: Harness>() {
         assert!(lived <= idle + idle / 16 + slack, "ended after {lived:?}");
     }
     let report = post.running.report();
-    assert_eq!((report.counts.ends.idle, post.running.engine().len()), (10, 0));
+    assert_eq!((report.counters.ends.idle, post.running.engine().len()), (10, 0));
     // A peer that has been forgotten begins again.
     let stale = post.book().opened[0].0;
     post.ask(said[0].0, "once more");
     assert_eq!(post.book().opened.len(), 11, "the peer is another session");
     let refused = post.running.engine().write(stale, "too late").unwrap_err();
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"too late"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"too late"[..]));
 }
 
 fn datagrams_of_every_size_are_whole<T: Harness>() {
@@ -312,7 +312,9 @@ fn datagrams_of_every_size_are_whole<T: Harness>() {
     let id = post.book().opened[0].0;
     post.running.engine().write(id, vec![0; 64 << 10]).unwrap();
     post.running.turn(&mut post.watcher);
-    post.until("the failure is counted", |post| post.running.report().counts.datagram_errors == 1);
+    post.until("the failure is counted", |post| {
+        post.running.report().counters.datagram_errors == 1
+    });
     assert_eq!(&*post.ask(socket, "after it"), b"after it");
     // Several writes of a turn are several datagrams, and a list of buffers is one.
     let engine = post.running.engine();
@@ -399,7 +401,7 @@ fn a_shutdown_ends_every_session<T: Harness>() {
     assert_eq!(book.causes(), [Cause::Shutdown; 5]);
     assert!(book.closed.iter().all(|end| (end.2, end.3) == (0, Phase::Open)));
     let report = post.running.report();
-    assert_eq!((report.counts.ends.shutdown, report.unfinished.len()), (5, 0));
+    assert_eq!((report.counters.ends.shutdown, report.unfinished.len()), (5, 0));
     assert_eq!(post.used(), 0);
 }
 
@@ -411,7 +413,7 @@ fn beyond_the_limit_datagrams_are_dropped_and_counted<T: Harness>() {
     for _ in 0..10 {
         post.send(outside, "let me in");
     }
-    post.until("all are counted", |post| post.running.report().counts.refused_datagrams == 10);
+    post.until("all are counted", |post| post.running.report().counters.refused_datagrams == 10);
     // Those inside have noticed nothing.
     for socket in &inside {
         assert_eq!(&*post.ask(*socket, "hello"), b"hello");
@@ -423,7 +425,7 @@ fn beyond_the_limit_datagrams_are_dropped_and_counted<T: Harness>() {
     let mut post = Post::new::<T>(Limits::new().sessions(0));
     let socket = post.socket();
     post.send(socket, "hello");
-    post.until("it is counted", |post| post.running.report().counts.refused_datagrams == 1);
+    post.until("it is counted", |post| post.running.report().counters.refused_datagrams == 1);
     assert!(post.running.engine().is_empty());
 }
 
@@ -447,7 +449,7 @@ fn other_threads_write_by_id<T: Harness>() {
     assert!(remote.close(id));
     post.until("it has ended", |post| post.book().closed.len() == 1);
     let refused = remote.write(id, "too late").unwrap_err();
-    assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"too late"[..]));
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"too late"[..]));
     assert!(!remote.wake(id) && !remote.close(id));
 }
 
@@ -457,7 +459,7 @@ fn what_waits_is_bounded_for_each_session<T: Harness>() {
     let (other, other_id) = post.open();
     let engine = post.running.engine();
     let refused = engine.write(id, vec![1; 10_000]).unwrap_err();
-    assert_eq!((refused.reason, refused.data.len()), (Refusal::Cap, 10_000));
+    assert_eq!((refused.reason, refused.value.len()), (Refusal::Cap, 10_000));
     let fits = (0..).find(|_| engine.write(id, "").is_err()).unwrap();
     assert_eq!(fits, 10_000 / 128);
     engine.write(other_id, "the other has a cap of its own").unwrap();
@@ -472,7 +474,7 @@ fn what_waits_is_bounded_for_each_session<T: Harness>() {
     let mut post = Post::new::<T>(Limits::new().memory(1000));
     let (_, id) = post.open();
     let refused = post.running.engine().write(id, vec![1; 1000]).unwrap_err();
-    assert_eq!((refused.reason, refused.data.len()), (Refusal::Memory, 1000));
+    assert_eq!((refused.reason, refused.value.len()), (Refusal::Memory, 1000));
     assert_eq!(post.running.engine().len(), 1);
 }
 
@@ -485,7 +487,9 @@ fn a_paused_session_holds_its_datagrams<T: Harness>() {
     for at in 0..20_u8 {
         post.send(socket, vec![at; 2]);
     }
-    post.until("the rest is dropped", |post| post.running.report().counts.dropped_datagrams == 10);
+    post.until("the rest is dropped", |post| {
+        post.running.report().counters.dropped_datagrams == 10
+    });
     assert_eq!(post.used(), 10 * 130);
     // It does not expire meanwhile.
     post.run_for(2 * idle);
@@ -520,28 +524,28 @@ fn a_thousand_peers_at_once<T: Harness>() {
             sent += sockets.len() as u64;
             post.until("each datagram has arrived, or the kernel counts it", |post| {
                 dropped = kernel_drops::<T>(&post.to);
-                post.running.report().counts.datagrams + dropped == sent
+                post.running.report().counters.datagrams + dropped == sent
             });
         }
         assert!(group == PEERS || dropped == 0, "{dropped} of a group");
     }
-    let arrived = post.running.report().counts.datagrams;
+    let arrived = post.running.report().counters.datagrams;
     println!("{sent} datagrams of {PEERS} peers: {arrived} arrived, the kernel dropped {dropped}");
-    let counts = post.running.report().counts;
-    assert_eq!((counts.refused_datagrams, counts.dropped_datagrams), (0, 0));
-    assert_eq!((counts.sessions, post.book().opened.len()), (PEERS as u64, PEERS));
+    let counters = post.running.report().counters;
+    assert_eq!((counters.refused_datagrams, counters.dropped_datagrams), (0, 0));
+    assert_eq!((counters.sessions, post.book().opened.len()), (PEERS as u64, PEERS));
     let heard: usize = {
         let engine = post.running.engine();
         let ids: Vec<Id> = engine.ids().collect();
         ids.iter().map(|id| engine.state(*id).unwrap().heard).sum()
     };
-    assert_eq!(heard as u64, counts.datagrams);
+    assert_eq!(heard as u64, counters.datagrams);
     // Each peer has an answer, too.
     let answers = |post: &Post<T::Driver>| {
         post.got.iter().filter(|c| matches!(c.result, Ok(Done::Received { .. }))).count()
     };
     post.until("they are answered", |post| answers(post) == PEERS);
-    assert_eq!(post.running.report().counts.datagram_errors, 0);
+    assert_eq!(post.running.report().counters.datagram_errors, 0);
     post.until("nothing waits", |post| post.used() == 0);
 }
 
@@ -600,7 +604,7 @@ fn no_session_opens_behind_the_end_of_its_socket<T: Harness>() {
         let _ = engine.complete(&mut watcher, c);
     }
     assert!(engine.next_event(&mut watcher).is_none() && engine.is_empty());
-    assert_eq!(engine.counts().refused_datagrams, 1);
+    assert_eq!(engine.counters().refused_datagrams, 1);
 }
 
 fn sessions_of_an_engine_are_events<T: Harness>() {
@@ -690,5 +694,5 @@ fn loops_share_a_port<T: System>() {
     }
     remote.shutdown();
     let report = thread.join().expect("no panic").expect("it ends well");
-    assert_eq!((report.counts.sessions, report.counts.ends.shutdown), (20, 20));
+    assert_eq!((report.counters.sessions, report.counters.ends.shutdown), (20, 20));
 }

@@ -18,8 +18,9 @@ use windlass::sim::Sim;
 use windlass::{Address, Buf, Builder, Completions, Done, ErrorKind, Op, Watcher};
 use windlass_serve::log::{Log, Record};
 use windlass_serve::{
-    Action, Balance, Config, Conn, Context, Datagram, Handler, IoMode, Loops, Origin, Remote,
-    Report, Server,
+    Action, Config, Conn, Context, Datagram, Handler, Origin, Remote, Server,
+    modes::{Balance, IoMode, Loops},
+    report::Report,
 };
 
 every_driver! {
@@ -76,7 +77,7 @@ fn an_accept_that_fails_calls_the_handler<T: Harness>() {
     }
     assert_eq!(bench.running.handler().0, [(0, ErrorKind::Os(100)); 2]);
     assert_eq!(
-        (bench.running.report().panics, bench.running.report().counts.accept_errors),
+        (bench.running.report().panics, bench.running.report().counters.accept_errors),
         (1, 2)
     );
     let client = bench.connect();
@@ -197,7 +198,7 @@ fn each_loop_serves_its_own_listener<T: System>() {
         drop(kept);
         remote.shutdown();
         let report = run.end().unwrap();
-        assert_eq!(report.counts.accepted, 13);
+        assert_eq!(report.counters.accepted, 13);
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use windlass::Buf;
-use windlass_serve::{Cause, Id, Waker, serve};
+use windlass_serve::{Cause, Id, Remote, serve};
 
 /// The longest that a test waits for one thing.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -83,7 +83,7 @@ fn ten_clients_echo_and_leave() {
     for client in clients {
         client.join().unwrap();
     }
-    assert_eq!(report.unwrap().counts.ends.eof, CLIENTS as u64);
+    assert_eq!(report.unwrap().counters.ends.eof, CLIENTS as u64);
     assert!(seen.opened.is_sorted_by(|a, b| a < b), "ids increase: {:?}", seen.opened);
     seen.closed.sort_unstable_by_key(|(id, _)| *id);
     let expected: Vec<(Id, Cause)> = seen.opened.iter().map(|id| (*id, Cause::Eof)).collect();
@@ -121,13 +121,14 @@ fn accept_refuses_behind_its_answer() {
 #[test]
 fn a_wake_finds_its_connection_or_none() {
     let address = free();
-    let (tell, told) = channel::<Waker>();
+    let wake = |(remote, id): &(Remote, Id)| remote.wake(*id);
+    let (tell, told) = channel::<(Remote, Id)>();
     let client = thread::spawn(move || {
         let mut byte = [0];
         let mut first = connect(address);
         first.read_exact(&mut byte).unwrap();
         let stale = told.recv_timeout(PATIENCE).unwrap();
-        assert!(stale.wake());
+        assert!(wake(&stale));
         first.read_exact(&mut byte).unwrap();
         assert_eq!(&byte, b"w");
         first.write_all(b"q").unwrap();
@@ -135,19 +136,19 @@ fn a_wake_finds_its_connection_or_none() {
         drop(first);
         let mut second = connect(address);
         second.read_exact(&mut byte).unwrap();
-        let waker = told.recv_timeout(PATIENCE).unwrap();
+        let (remote, id) = told.recv_timeout(PATIENCE).unwrap();
         // The server may not have seen yet that the first client has closed.
         let end = Instant::now() + PATIENCE;
-        while stale.wake() {
+        while wake(&stale) {
             assert!(Instant::now() < end, "its connection never ends");
             thread::yield_now();
         }
-        assert!((0..100).all(|_| !stale.wake()), "its connection has ended");
-        assert!(waker.wake());
+        assert!((0..100).all(|_| !wake(&stale)), "its connection has ended");
+        assert!(remote.wake(id));
         second.read_exact(&mut byte).unwrap();
         second.write_all(b"q").unwrap();
         assert_eq!(second.read(&mut byte).unwrap(), 0, "one answer to one wake");
-        waker
+        (remote, id)
     });
     let mut seen = Seen::default();
     serve(
@@ -159,9 +160,9 @@ fn a_wake_finds_its_connection_or_none() {
             }
             (Buf::default(), false)
         },
-        |id, _, waker, seen| {
+        |id, _, remote, seen| {
             seen.opened.push(id);
-            tell.send(waker).unwrap();
+            tell.send((remote.clone(), id)).unwrap();
             ("!".into(), true)
         },
         |id, cause, seen| seen.closed.push((id, cause)),
@@ -169,9 +170,9 @@ fn a_wake_finds_its_connection_or_none() {
         &mut seen,
     )
     .unwrap();
-    let waker = client.join().unwrap();
+    let (remote, id) = client.join().unwrap();
     assert_eq!(seen.woken, seen.opened);
-    assert!(!waker.wake(), "the server has ended");
+    assert!(!remote.wake(id), "the server has ended");
 }
 
 /// The first tick comes before the first connection, and false ends the server there.
@@ -188,7 +189,7 @@ fn a_first_tick_of_false_serves_nothing() {
             |_| false,
             &mut (),
         );
-        tell.send(report.unwrap().counts.accepted).unwrap();
+        tell.send(report.unwrap().counters.accepted).unwrap();
     });
     match told.recv_timeout(PATIENCE) {
         Err(RecvTimeoutError::Timeout) => panic!("it serves all the same"),

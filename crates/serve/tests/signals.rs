@@ -13,7 +13,9 @@ use children::{PATIENCE, Process};
 use windlass::process::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Completions, Watcher};
-use windlass_serve::{Action, Conn, Context, Handler, IoMode, Limits, Remote, Server, ServerLoop};
+use windlass_serve::{
+    Action, Conn, Context, Handler, Limits, Remote, Server, ServerLoop, modes::IoMode,
+};
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "common/children.rs"]
@@ -83,7 +85,7 @@ fn serve(role: &str) {
         false => server.run(),
     };
     let report = report.expect("it serves");
-    println!("report: {} {}", report.counts.accepted, report.unfinished.len());
+    println!("report: {} {}", report.counters.accepted, report.unfinished.len());
 }
 
 /// Every mode.

@@ -257,7 +257,7 @@ fn program(seed: u64, weather: Weather) -> Met {
         let death = if random.bool() { Death::Crash } else { Death::Kill };
         let report = hosts.server().report();
         assert_eq!(report.panics, 0);
-        met.accepted += report.counts.accepted;
+        met.accepted += report.counters.accepted;
         hosts.end(death);
         hosts.until("the clients of a dead server have heard their end", |hosts| {
             hosts.peers.iter().all(Peer::is_over)
@@ -329,10 +329,10 @@ fn check_living(
     let eofs = ends.iter().filter(|end| **end == (Cause::Eof, 0)).count();
     assert!(eofs >= polite, "{ends:?}");
     let report = server.report();
-    assert_eq!(report.counts.accepted as usize, ends.len());
+    assert_eq!(report.counters.accepted as usize, ends.len());
     assert_eq!(report.panics, 0);
-    met.accepted += report.counts.accepted;
-    met.failed += report.counts.ends.failed;
+    met.accepted += report.counters.accepted;
+    met.failed += report.counters.ends.failed;
 }
 
 /// A client speaks, ends its side, or vanishes. Then time passes.

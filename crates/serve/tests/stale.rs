@@ -14,6 +14,7 @@ use common::Harness;
 use common::engine::Loop;
 use common::turns::Turns;
 use windlass::Op;
+use windlass::driver::Deadline;
 use windlass::net::SocketOption;
 use windlass_serve::{Cause, Config, Refusal};
 
@@ -39,19 +40,19 @@ fn every_call_refuses_a_connection_that_has_ended<T: Harness>() {
         assert!(engine.source(id).is_none());
         assert_eq!(engine.waiting(id), 0);
         let refused = engine.write(id, "late").unwrap_err();
-        assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"late"[..]));
+        assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"late"[..]));
         assert_eq!(engine.write_slice(id, b"late"), Err(Refusal::Stale));
         assert!(!engine.pause(id) && !engine.resume(id) && !engine.wake(id));
         assert!(!engine.close(id) && !engine.shutdown(id) && !engine.abort(id));
         assert!(!engine.detach(id));
         assert!(!engine.set_option(id, SocketOption::Nodelay(true)));
-        assert!(!engine.set_deadline(id, Duration::ZERO));
-        assert!(!engine.set_read_deadline(id, Duration::ZERO));
+        assert!(!engine.set_deadline(id, Deadline::After(Duration::ZERO)));
+        assert!(!engine.set_read_deadline(id, Deadline::After(Duration::ZERO)));
         assert!(!engine.set_write_deadline(id, None));
         assert!(engine.stream(&mut l.watcher, id, Waker::noop().clone()).is_none());
         assert!(!remote.wake(id) && !remote.close(id));
         let refused = remote.write(id, "late").unwrap_err();
-        assert_eq!((refused.reason, &*refused.data), (Refusal::Stale, &b"late"[..]));
+        assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"late"[..]));
         l.engine.flush(&mut l.watcher);
         l.run_for(T::span(0.5));
     }
@@ -60,7 +61,7 @@ fn every_call_refuses_a_connection_that_has_ended<T: Harness>() {
     assert_eq!((l.engine.len(), l.engine.budget().used()), (1, 0));
     l.watcher.submit(Op::write(client, "hello")).unwrap();
     l.until("data comes", |l| l.told.last() == Some(&"data"));
-    assert_eq!(l.engine.counts().stale_writes, 0, "each was refused at once");
+    assert_eq!(l.engine.counters().stale_writes, 0, "each was refused at once");
 }
 
 fn every_call_of_a_stream_says_that_its_connection_has_ended<T: Harness>() {
@@ -80,9 +81,9 @@ fn every_call_of_a_stream_says_that_its_connection_has_ended<T: Harness>() {
         assert_eq!(kind((&stream).read(&mut [0]).map(|_| ())), aborted);
         assert_eq!(kind((&stream).write(b"late").map(|_| ())), aborted);
         assert_eq!(kind(stream.shutdown(Shutdown::Both)), aborted);
-        assert_eq!(kind(stream.set_deadline(Duration::ZERO)), aborted);
+        assert_eq!(kind(stream.set_deadline(Deadline::After(Duration::ZERO))), aborted);
         assert_eq!(kind(stream.set_read_deadline(None)), aborted);
-        assert_eq!(kind(stream.set_write_deadline(Duration::MAX)), aborted);
+        assert_eq!(kind(stream.set_write_deadline(Deadline::After(Duration::MAX))), aborted);
         stream.set_waker(Waker::noop().clone());
         stream.close();
         l.engine.flush(&mut l.watcher);

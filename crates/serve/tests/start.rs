@@ -11,7 +11,7 @@ use std::time::Duration;
 use windlass::sim::Sim;
 use windlass::{Buf, Completions, Done, Op, Source, Watcher};
 use windlass_serve::{
-    Action, Closed, Conn, Context, Handler, IoMode, Limits, Running, Server, ServerLoop,
+    Action, Closed, Conn, Context, Handler, Limits, Running, Server, ServerLoop, modes::IoMode,
 };
 
 /// The longest that a client waits for anything.
@@ -72,7 +72,7 @@ fn a_server_serves_beside_its_program_in_every_mode() {
         clients.iter_mut().for_each(has_ended);
         drop(clients);
         let report = server.wait().unwrap();
-        assert_eq!((report.counts.accepted, report.counts.ends.shutdown), (3, 3), "{mode:?}");
+        assert_eq!((report.counters.accepted, report.counters.ends.shutdown), (3, 3), "{mode:?}");
         assert!(report.unfinished.is_empty());
     }
 }
@@ -93,7 +93,7 @@ fn the_grace_holds_in_every_mode() {
         clients.iter_mut().for_each(|client| echoes(client, b"hello again"));
         drop(clients);
         let report = server.wait().unwrap();
-        assert_eq!(report.counts.ends.eof, report.counts.accepted, "{mode:?}");
+        assert_eq!(report.counters.ends.eof, report.counters.accepted, "{mode:?}");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_wait_waits_for_a_shutdown_of_the_handler() {
         echoes(&mut client, b"!");
         has_ended(&mut client);
         drop(client);
-        assert_eq!(waits.join().unwrap().unwrap().counts.accepted, 1, "{mode:?}");
+        assert_eq!(waits.join().unwrap().unwrap().counters.accepted, 1, "{mode:?}");
     }
 }
 
@@ -342,7 +342,7 @@ fn connections_go_on_for_the_grace_and_then_close() {
         }
         world.settle();
         assert!(world.are_over());
-        let ends = world.loops.iter().map(|one| one.report().counts.ends);
+        let ends = world.loops.iter().map(|one| one.report().counters.ends);
         let ends: Vec<_> = ends.map(|ends| (ends.closed, ends.shutdown)).collect();
         let sum = ends.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         assert_eq!(sum, (3, 3), "{ends:?}");
@@ -406,7 +406,7 @@ fn connections_that_were_just_accepted_are_served() {
         }
         world.settle();
         assert!(world.are_over());
-        let refused: u64 = world.loops.iter().map(|one| one.report().counts.refused).sum();
+        let refused: u64 = world.loops.iter().map(|one| one.report().counters.refused).sum();
         assert_eq!(refused, 0);
     }
 }
@@ -432,7 +432,7 @@ fn a_connection_that_the_watcher_holds_is_served() {
         watcher.wait(&mut done).unwrap();
         server.serve(&mut watcher, &mut done);
     }
-    assert_eq!(server.report().counts.accepted, 1);
+    assert_eq!(server.report().counters.accepted, 1);
     assert_eq!(hears.join().unwrap(), "answer");
 }
 

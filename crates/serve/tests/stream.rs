@@ -11,6 +11,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use common::{Bench, Harness, bench};
+use windlass::driver::Deadline;
 use windlass::driver::Driver;
 use windlass::{Buf, Source};
 use windlass_serve::{
@@ -320,7 +321,7 @@ fn an_end_is_an_error_with_its_cause<T: Harness>() {
     bench.say(client, "x");
     bench.until("it is there", |_| stream.unread() == 1);
     let before = bells.count();
-    bench.running.engine().set_read_deadline(stream.id(), Duration::ZERO);
+    bench.running.engine().set_read_deadline(stream.id(), Deadline::After(Duration::ZERO));
     bench.running.turn(&mut bench.watcher);
     assert!(bells.count() > before);
     assert_eq!(stream.cause(), Some(Cause::ReadTimeout));
@@ -369,7 +370,7 @@ fn each_side_can_be_shut_down<T: Harness>() {
     bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
     assert_eq!(bench.running.handler().closed, [(Cause::Eof, 0)]);
     assert_eq!(bench.running.engine().budget().used(), 0);
-    assert_eq!(bench.running.report().counts.stale_writes, 0);
+    assert_eq!(bench.running.report().counters.stale_writes, 0);
 }
 
 fn a_stream_begins_with_what_was_held_back<T: Harness>() {
@@ -443,7 +444,7 @@ fn a_read_deadline_ends_a_stream<T: Harness>() {
     bench.say(client, "before");
     bench.until("it is readable", |_| stream.unread() == 6);
     let begin = bench.watcher.update_now();
-    stream.set_read_deadline(span).unwrap();
+    stream.set_read_deadline(Deadline::After(span)).unwrap();
     let bells = Arc::clone(&bench.running.handler().bells);
     let before = bells.count();
     bench.until("it has ended", |_| stream.cause().is_some());
@@ -454,7 +455,7 @@ fn a_read_deadline_ends_a_stream<T: Harness>() {
     let expected = (ErrorKind::TimedOut, Cause::ReadTimeout);
     assert_eq!(cause((&stream).read(&mut bytes)), expected);
     assert_eq!(cause((&stream).write(b"late")), expected);
-    assert_eq!(kind(stream.set_deadline(span)), ErrorKind::TimedOut);
+    assert_eq!(kind(stream.set_deadline(Deadline::After(span))), ErrorKind::TimedOut);
     bench.until("it is closed", |bench| !bench.running.handler().closed.is_empty());
     assert_eq!(bench.running.handler().closed, [(Cause::ReadTimeout, 0)]);
     // A time that has passed already.
@@ -462,21 +463,21 @@ fn a_read_deadline_ends_a_stream<T: Harness>() {
     let late = self::stream(&mut bench);
     let past = bench.watcher.update_now();
     bench.run_for(Duration::from_millis(1));
-    late.set_deadline(past).unwrap();
+    late.set_deadline(Deadline::At(past)).unwrap();
     bench.until("it has ended", |_| late.cause().is_some());
     assert_eq!(late.cause(), Some(Cause::ReadTimeout), "the first one of two");
 }
 
 fn a_write_deadline_ends_a_stream_unless_its_output_is_sent<T: Harness>() {
     let (mut bench, client, stream) = pair::<T>(limits());
-    stream.set_write_deadline(T::span(20.0)).unwrap();
+    stream.set_write_deadline(Deadline::After(T::span(20.0))).unwrap();
     (&stream).write_all(b"sent").unwrap();
     bench.until("it is heard", |bench| bench.client(client).heard == b"sent");
     bench.run_for(T::span(40.0));
     assert_eq!(stream.cause(), None, "the deadline went with the output");
     bench.deafen(client);
     bench.turn(Duration::ZERO);
-    stream.set_write_deadline(T::span(20.0)).unwrap();
+    stream.set_write_deadline(Deadline::After(T::span(20.0))).unwrap();
     let mut written = 0;
     // More than the sockets hold.
     bench.until("it has ended", |_| {
@@ -498,20 +499,20 @@ fn deadlines_of_a_stream_move_and_go<T: Harness>() {
     let begin = bench.watcher.update_now();
     for _ in 0..1000 {
         // All of them are one request for the loop, and the last one counts.
-        stream.set_deadline(T::span(1.0)).unwrap();
-        stream.set_read_deadline(T::span(30.0)).unwrap();
-        stream.set_write_deadline(windlass_serve::Expiry::NEVER).unwrap();
+        stream.set_deadline(Deadline::After(T::span(1.0))).unwrap();
+        stream.set_read_deadline(Deadline::After(T::span(30.0))).unwrap();
+        stream.set_write_deadline(None).unwrap();
     }
     bench.until("it has ended", |_| stream.cause().is_some());
     assert!(bench.watcher.update_now() - begin >= T::span(30.0));
     assert_eq!(stream.cause(), Some(Cause::ReadTimeout));
     bench.connect();
     let other = self::stream(&mut bench);
-    other.set_deadline(T::span(5.0)).unwrap();
+    other.set_deadline(Deadline::After(T::span(5.0))).unwrap();
     other.set_deadline(None).unwrap();
     bench.run_for(T::span(20.0));
     assert_eq!(other.cause(), None);
-    other.set_deadline(Duration::MAX).unwrap();
+    other.set_deadline(Deadline::After(Duration::MAX)).unwrap();
     bench.run_for(T::span(1.0));
     assert_eq!(other.cause(), None, "the clock does not reach it");
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use common::PATIENCE;
 use common::scene::{News, Scene, Setting};
 use windlass::Address;
+use windlass::driver::Deadline;
 use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, Origin, Stream};
 
 systems_modes! {
@@ -70,7 +71,9 @@ fn threads_that_write_and_close_lose_nothing<T: Setting>() {
                     let mut accepted = 0_u32;
                     loop {
                         // Deadlines that other threads set at the same time.
-                        let _ = stream.set_deadline(PATIENCE + Duration::from_secs(writer as u64));
+                        let _ = stream.set_deadline(Deadline::After(
+                            PATIENCE + Duration::from_secs(writer as u64),
+                        ));
                         let mut record = [writer as u8; 64];
                         record[1..5].copy_from_slice(&accepted.to_be_bytes());
                         match stream.write(&record) {
@@ -112,7 +115,7 @@ fn threads_that_write_and_close_lose_nothing<T: Setting>() {
     }
     scene.until("all have ended", |s| s.news.notes().len() == rounds);
     assert!(scene.news.notes().iter().all(|end| *end == (Cause::Closed, 0)));
-    let counts = scene.end().counts;
-    assert_eq!(counts.stale_writes, 0);
-    assert_eq!((counts.accepted, counts.ends.closed), (rounds as u64, rounds as u64));
+    let counters = scene.end().counters;
+    assert_eq!(counters.stale_writes, 0);
+    assert_eq!((counters.accepted, counters.ends.closed), (rounds as u64, rounds as u64));
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use common::{PATIENCE, System};
 use windlass::{Address, Buf, SourceKind};
 use windlass_serve::{
-    Action, Conn, Context, Detached, Handler, Id, Loops, Origin, Remote, Report, Server,
+    Action, Conn, Context, Detached, Handler, Id, Origin, Remote, Server, modes::Loops,
+    report::Report,
 };
 
 systems_drivers! {
@@ -164,7 +165,7 @@ fn a_detached_descriptor_serves_on_another_thread<T: System>() {
     }
     remote.shutdown();
     let report = report(server, &reports);
-    assert_eq!((report.counts.accepted, report.counts.detached, report.panics), (8, 8, 0));
+    assert_eq!((report.counters.accepted, report.counters.detached, report.panics), (8, 8, 0));
 }
 
 trait Stream: Read + Write {}
@@ -202,7 +203,7 @@ fn a_loop_can_end_the_server_before_it_serves<T: System>() {
             let server = Server::new(move |number| EndsAtOnce { number, place });
             let server = server.watcher(T::builder()).loops(loops);
             let (server, reports) = start(server.listen("tcp://127.0.0.1:0").unwrap());
-            assert_eq!(report(server, &reports).counts.accepted, 0, "{place:?}");
+            assert_eq!(report(server, &reports).counters.accepted, 0, "{place:?}");
         }
     }
 }
@@ -281,7 +282,7 @@ fn loops_that_wake_each_other_do_not_block<T: System>() {
     });
     remote.shutdown();
     let report = report(server, &reports);
-    assert_eq!((report.counts.accepted, report.counts.stale_writes, report.panics), (2, 0, 0));
+    assert_eq!((report.counters.accepted, report.counters.stale_writes, report.panics), (2, 0, 0));
 }
 
 /// Panics on data.
@@ -325,8 +326,8 @@ fn panics_of_all_loops_are_in_the_report<T: System>() {
     }
     remote.shutdown();
     let report = report(server, &reports);
-    assert_eq!((report.panics, report.counts.ends.panicked), (3, 3));
-    assert_eq!(report.counts.ends.shutdown, 3);
+    assert_eq!((report.panics, report.counters.ends.panicked), (3, 3));
+    assert_eq!(report.counters.ends.shutdown, 3);
 }
 
 /// Loop 1 blocks in its first connection, until the test lets go.
@@ -380,5 +381,5 @@ fn a_loop_that_blocks_collects_few_connections<T: System>() {
         client.read_exact(&mut [0; 1]).unwrap();
     }
     server.shutdown();
-    assert_eq!(server.wait().unwrap().counts.accepted as usize, COUNT);
+    assert_eq!(server.wait().unwrap().counters.accepted as usize, COUNT);
 }

@@ -131,7 +131,7 @@ fn a_client_is_answered_and_ends<T: Harness>() {
     // One that is too long is counted, and ends nothing.
     pair.clients.write(id, vec![0; 65_508]).unwrap();
     pair.clients.flush(&mut pair.watcher);
-    pair.until("it is counted", |pair| pair.clients.counts().datagram_errors == 1);
+    pair.until("it is counted", |pair| pair.clients.counters().datagram_errors == 1);
     // What is written before a close is sent.
     pair.clients.write(id, "the last").unwrap();
     assert!(pair.clients.close(id));
@@ -139,8 +139,8 @@ fn a_client_is_answered_and_ends<T: Harness>() {
     pair.clients.flush(&mut pair.watcher);
     pair.until("it has ended", |pair| pair.ends.len() == 1);
     assert_eq!((pair.ends[0].0, pair.ends[0].1, pair.ends[0].3), (id, Cause::Closed, 7));
-    pair.until("the last has arrived", |pair| pair.server.counts().datagrams == 5);
-    assert_eq!((pair.clients.counts().connected, pair.clients.len()), (1, 0));
+    pair.until("the last has arrived", |pair| pair.server.counters().datagrams == 5);
+    assert_eq!((pair.clients.counters().connected, pair.clients.len()), (1, 0));
     pair.until("nothing is charged", |pair| pair.clients.budget().used() == 0);
 }
 
@@ -156,7 +156,7 @@ fn a_closed_port_ends_a_client_with_its_cause<T: Harness>() {
     pair.clients.flush(&mut pair.watcher);
     pair.until("it has ended", |pair| pair.ends.len() == 1);
     assert_eq!(pair.ends[0], (id, Cause::Os(refused()), 0, 3));
-    assert_eq!(pair.clients.counts().ends.failed, 1);
+    assert_eq!(pair.clients.counters().ends.failed, 1);
     // From the beginning.
     let id = pair.connect(4);
     pair.clients.write(id, "hello").unwrap();
@@ -218,7 +218,7 @@ fn many_clients_of_one_peer<T: Harness>() {
     for (id, said) in &pair.told {
         assert!(said == "opened" || *said == id.to_string());
     }
-    assert_eq!(pair.server.counts().sessions, 50);
+    assert_eq!(pair.server.counters().sessions, 50);
 }
 
 /// The watcher takes no further operation while a client connects: its datagrams leave in the order

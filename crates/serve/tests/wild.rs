@@ -17,11 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 use common::System;
+use windlass::driver::Deadline;
 use windlass::net::ConnectOptions;
 use windlass::{Address, Buf};
 use windlass_serve::{
-    Action, Budget, Closed, Config, Conn, Context, Detached, Handler, Id, IoMode, Limits, Origin,
-    Remote, Server, Stream,
+    Action, Budget, Closed, Config, Conn, Context, Detached, Handler, Id, Limits, Origin, Remote,
+    Server, Stream, modes::IoMode,
 };
 
 /// How long a test waits for what must come.
@@ -103,8 +104,8 @@ impl Handler for Wild {
             2 => return Action::Detach,
             3 => c.abort(),
             4 => c.pause(),
-            5 => c.set_read_deadline(Duration::from_millis(5)),
-            6 => c.set_write_deadline(Duration::from_millis(5)),
+            5 => c.set_read_deadline(Deadline::After(Duration::from_millis(5))),
+            6 => c.set_write_deadline(Deadline::After(Duration::from_millis(5))),
             7 | 8 => _ = c.move_to_loop(),
             9..12 => {
                 let panics = self.random.u32(..4) == 0;
@@ -204,7 +205,7 @@ fn use_streams(streams: &Receiver<Stream>) {
             match random.u8(..10) {
                 0 => stream.close(),
                 1 => _ = stream.shutdown(Shutdown::Both),
-                2 => _ = stream.set_deadline(Duration::from_millis(20)),
+                2 => _ = stream.set_deadline(Deadline::After(Duration::from_millis(20))),
                 _ => {}
             }
             stream.cause().is_none() && random.u8(..50) > 0
@@ -229,8 +230,9 @@ fn visit(address: SocketAddr, random: &mut fastrand::Rng) {
 fn everything_comes_back<T: System>() {
     let modes =
         [IoMode::NonBlocking, IoMode::Blocking { threads: 6 }, IoMode::Mixed { threads: 3 }];
-    let counts = modes.into_iter().zip(0..).map(|(mode, seed)| one::<T>(mode, seed));
-    let sums = counts.fold([0; 3], |sums, counts| std::array::from_fn(|at| sums[at] + counts[at]));
+    let counters = modes.into_iter().zip(0..).map(|(mode, seed)| one::<T>(mode, seed));
+    let sums =
+        counters.fold([0; 3], |sums, counts| std::array::from_fn(|at| sums[at] + counts[at]));
     assert!(sums.iter().all(|sum| *sum > 0), "panics, jobs, and jobs that must run: {sums:?}");
 }
 
@@ -302,7 +304,7 @@ fn one<T: System>(mode: IoMode, seed: u64) -> [u64; 3] {
     assert_eq!(load(&seen.musts), load(&seen.ran), "{report:?}");
     let budget = seen.budget.lock().unwrap().take().unwrap();
     assert_eq!(budget.used(), 0, "{report:?}");
-    [report.panics, report.counts.jobs.done, load(&seen.musts)]
+    [report.panics, report.counters.jobs.done, load(&seen.musts)]
 }
 
 systems_drivers! {

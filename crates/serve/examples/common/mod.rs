@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use windlass_serve::{Handler, Remote, Report, Server};
+use windlass_serve::{Handler, Remote, Server, report::Report};
 
 #[path = "../../../../examples/common/options.rs"]
 mod options;
@@ -38,7 +38,7 @@ impl Setup {
         F: Fn(usize) -> H + Send + Sync + 'static,
     {
         let report = self.serve(server, "tcp", "")?;
-        println!("{} connections", report.counts.accepted);
+        println!("{} connections", report.counters.accepted);
         Ok(())
     }
 

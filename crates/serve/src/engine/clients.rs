@@ -42,7 +42,7 @@ impl<S> Engine<S> {
     /// Nothing shows whether a peer is there. If its host answers that the port is closed, the
     /// session ends with [`Cause::Os`] and `ECONNREFUSED`, at the earliest after the first
     /// datagram. Other errors of the network end it, too. A datagram that is too long is only
-    /// counted, as [`datagram_errors`](crate::Counts::datagram_errors).
+    /// counted, as [`datagram_errors`](crate::report::Counters::datagram_errors).
     ///
     /// [`Limits::session_idle`](crate::Limits::session_idle) ends it when the peer is silent. Its
     /// other limits are those of [sessions](Engine::bind_datagram), except
@@ -105,7 +105,7 @@ impl<S> Engine<S> {
                 Ok(source) => match watcher.connect_datagram(source, to) {
                     Ok(()) => {
                         self.table.place_mut(index).source = source;
-                        self.counts.connected += 1;
+                        self.counters.connected += 1;
                         self.told.pending.push_back(Pending::Opened(id, Some(ip)));
                         return;
                     }
@@ -152,8 +152,8 @@ impl<S> Engine<S> {
         let id = self.table.id(index);
         match completion.result {
             Ok(Done::Received { data, truncated, .. }) => {
-                self.counts.datagrams += 1;
-                self.counts.truncated_datagrams += u64::from(truncated);
+                self.counters.datagrams += 1;
+                self.counters.truncated_datagrams += u64::from(truncated);
                 self.receive_of_client(watcher, id);
                 self.touch_session(watcher, id);
                 self.hear(index, data)

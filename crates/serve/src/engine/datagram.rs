@@ -33,11 +33,12 @@ impl<S> Engine<S> {
     ///   peer opens another session.
     /// - While there are [`Limits::sessions`](crate::Limits::sessions) sessions, datagrams of
     ///   further peers are dropped, and
-    ///   [`refused_datagrams`](crate::Counts::refused_datagrams) counts them. No session ends to
-    ///   make room, so a flood of new peers does not end the others.
+    ///   [`refused_datagrams`](crate::report::Counters::refused_datagrams) counts them. No session
+    ///   ends to make room, so a flood of new peers does not end the others.
     /// - While it is [paused](Engine::pause), its datagrams wait, at most
     ///   [`Limits::high`](crate::Limits::high) bytes of them, with 128 more for each. Further ones
-    ///   are dropped, and [`dropped_datagrams`](crate::Counts::dropped_datagrams) counts them.
+    ///   are dropped, and [`dropped_datagrams`](crate::report::Counters::dropped_datagrams) counts
+    ///   them.
     /// - [`stop_listening`](Engine::stop_listening) ends it with
     ///   [`Cause::Shutdown`](crate::Cause::Shutdown), because the socket closes.
     ///
@@ -123,8 +124,9 @@ impl<S> Engine<S> {
     /// Sends a datagram from a datagram socket in the next [`flush`](Engine::flush). `listener` is
     /// the number that [`bind_datagram`](Engine::bind_datagram) returned.
     ///
-    /// A send that fails later makes no event: [`datagram_errors`](crate::Counts::datagram_errors)
-    /// counts it. For example, the datagram is too long, or the kernel does not take it within
+    /// A send that fails later makes no event:
+    /// [`datagram_errors`](crate::report::Counters::datagram_errors) counts it. For example, the
+    /// datagram is too long, or the kernel does not take it within
     /// [`Limits::close`](crate::Limits::close). The network can drop any datagram without an error.
     ///
     /// # Errors
@@ -141,19 +143,19 @@ impl<S> Engine<S> {
         listener: usize,
         to: impl Into<Address>,
         data: impl Into<Buf>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refused<Buf>> {
         let data = data.into();
         let cap = self.config.limits.cap;
         let is_open = self.entrance.listeners.get(listener).is_some_and(|source| !source.is_none());
         let Some(socket) = self.udp.datagrams.socket(listener).filter(|_| is_open) else {
-            return Err(Refused { data, reason: Refusal::Stale });
+            return Err(Refused { value: data, reason: Refusal::Stale });
         };
         let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
         if bytes as usize + socket.charged as usize > cap {
-            return Err(Refused { data, reason: Refusal::Cap });
+            return Err(Refused { value: data, reason: Refusal::Cap });
         }
         if !self.memory.budget.try_charge(bytes, usize::MAX) {
-            return Err(Refused { data, reason: Refusal::Memory });
+            return Err(Refused { value: data, reason: Refusal::Memory });
         }
         socket.charged += bytes;
         self.udp.datagrams.outbox.push((listener, to.into(), data));
@@ -173,7 +175,7 @@ impl<S> Engine<S> {
             // All that wait take one system call, where the system has such a call.
             let send = send.timeout(self.config.limits.close).deferred();
             if watcher.submit(send).is_err() {
-                self.counts.datagram_errors += 1;
+                self.counters.datagram_errors += 1;
                 self.discharge_datagram(listener, bytes);
             }
         }
@@ -202,7 +204,7 @@ impl<S: Default> Engine<S> {
     ) -> Option<Event<S>> {
         match completion.code() {
             OpCode::SendTo => {
-                self.counts.datagram_errors += u64::from(completion.result.is_err());
+                self.counters.datagram_errors += u64::from(completion.result.is_err());
                 let bytes = completion.take_buf().len();
                 self.discharge_datagram(listener, bytes);
                 None
@@ -237,15 +239,15 @@ impl<S: Default> Engine<S> {
         let event = match completion.result {
             Ok(Done::Received { data, from, truncated }) => {
                 socket.failures = 0;
-                self.counts.datagrams += 1;
-                self.counts.truncated_datagrams += u64::from(truncated);
+                self.counters.datagrams += 1;
+                self.counters.truncated_datagrams += u64::from(truncated);
                 Some(Event::Datagram { listener, from, data, truncated })
             }
             Err(error) => match error.kind() {
                 ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled => return None,
                 // An ICMP message about an earlier datagram, for example: the socket goes on.
                 _ => {
-                    self.counts.datagram_errors += 1;
+                    self.counters.datagram_errors += 1;
                     socket.failures += 1;
                     if socket.failures % (2 * RECEIVES) == 0 {
                         socket.is_paused = true;
@@ -262,7 +264,7 @@ impl<S: Default> Engine<S> {
         match event {
             // The program's code makes the state, and can panic: everything else is done.
             Some(Event::Datagram { .. }) if has_sessions && source.is_none() => {
-                self.counts.refused_datagrams += 1; // the socket is closed
+                self.counters.refused_datagrams += 1; // the socket is closed
                 None
             }
             Some(Event::Datagram { from, data, .. }) if has_sessions && !from.is_unspecified() => {

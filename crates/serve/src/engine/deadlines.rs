@@ -16,7 +16,6 @@ use crate::parts::deadlines::Kind;
 use crate::parts::table::{ENDED, session_of};
 use crate::stage::Stage;
 use crate::words::cause::Cause;
-use crate::words::expiry::Expiry;
 use crate::words::id::Id;
 #[cfg(doc)]
 use std::time::{Duration, Instant};
@@ -26,8 +25,8 @@ const AT_ONCE: usize = 1024;
 
 impl<S> Engine<S> {
     /// Sets the time at which a connection ends with [`Cause::ReadTimeout`], even if bytes arrive
-    /// until then. `deadline` is an [`Instant`], or a [`Duration`] from now. A new deadline
-    /// replaces the old one, and `None` removes it. False for a stale id.
+    /// until then. A new deadline replaces the old one, and `None` removes it. False for a stale
+    /// id.
     ///
     /// The connection never ends before this time. It ends as by [`abort`](Engine::abort): its
     /// waiting output is dropped. If the time has passed already, it ends in the next
@@ -41,7 +40,7 @@ impl<S> Engine<S> {
     ///
     /// [`Limits::idle`](crate::Limits::idle) ends connections without bytes in either direction,
     /// and costs less for many connections.
-    pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+    pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         self.set_deadline_of(id, Kind::Read, deadline.into())
     }
 
@@ -56,20 +55,25 @@ impl<S> Engine<S> {
     /// If output waits, the deadline stays when the connection closes or detaches. Then the
     /// connection ends with the cause of the close, and its `unsent` says how many bytes were lost.
     /// In all else it is as [`set_read_deadline`](Engine::set_read_deadline).
-    pub fn set_write_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+    pub fn set_write_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         self.set_deadline_of(id, Kind::Write, deadline.into())
     }
 
     /// Sets the [read](Engine::set_read_deadline) and the
     /// [write](Engine::set_write_deadline) deadline. If both have passed, the cause is
     /// [`Cause::ReadTimeout`]. A session gets only the read deadline. False for a stale id.
-    pub fn set_deadline(&mut self, id: Id, deadline: impl Into<Expiry>) -> bool {
+    pub fn set_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         let deadline = deadline.into();
         self.set_deadline_of(id, Kind::Read, deadline)
             && (self.is_session(id) || self.set_deadline_of(id, Kind::Write, deadline))
     }
 
-    pub(crate) fn set_deadline_of(&mut self, id: Id, kind: Kind, deadline: Expiry) -> bool {
+    pub(crate) fn set_deadline_of(
+        &mut self,
+        id: Id,
+        kind: Kind,
+        deadline: Option<Deadline>,
+    ) -> bool {
         let Some(place) = self.table.get(id) else { return false };
         if place.stage == Stage::Ended && place.source.is_none() {
             return true; // its last event waits
@@ -78,7 +82,7 @@ impl<S> Engine<S> {
         if is_write && session_of(place.active).is_some() {
             return false;
         }
-        let Some(deadline) = deadline.0 else {
+        let Some(deadline) = deadline else {
             self.clocks.deadlines.clear(id, kind);
             if is_write && let Some(active) = self.table.active_of(id.index()) {
                 active.timed = false;

@@ -43,7 +43,7 @@ impl<S> Engine<S> {
         let cause = if self.entrance.refuses { Cause::Shutdown } else { Cause::Rejected };
         let (unsent, phase, age) = (0, Phase::Connecting, Duration::ZERO);
         let id = self.table.skip();
-        self.counts.closed(cause);
+        self.counters.closed(cause);
         if self.config.log.is_some() {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
@@ -101,7 +101,7 @@ impl<S> Engine<S> {
             // Its first operation tells.
             _ => {}
         }
-        self.counts.attached += 1;
+        self.counters.attached += 1;
         self.told.pending.push_back(Pending::Opened(id, peer));
     }
 
@@ -124,7 +124,7 @@ impl<S> Engine<S> {
         };
         match peer {
             Ok(peer) => {
-                self.counts.attached += 1;
+                self.counters.attached += 1;
                 self.told.pending.push_back(Pending::Opened(id, peer.ip()));
             }
             Err(Reason::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),

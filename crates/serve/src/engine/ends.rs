@@ -190,7 +190,7 @@ impl<S> Engine<S> {
                 let eof =
                     flags & ENDED != 0 || undelivered.last().is_some_and(|last| last.is_empty());
                 undelivered.retain(|data| !data.is_empty());
-                self.counts.detached += 1;
+                self.counters.detached += 1;
                 let id = self.table.id(index);
                 self.log(LogEvent::Detached { id });
                 self.end_jobs(id);
@@ -386,7 +386,7 @@ impl<S> Engine<S> {
         let Some(state) = self.table.remove(index) else {
             return self.end_handshake(index, cause);
         };
-        self.counts.closed(cause);
+        self.counters.closed(cause);
         self.count_load(-1);
         if self.config.log.is_some() {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });

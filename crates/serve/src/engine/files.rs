@@ -21,7 +21,7 @@ use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
 use crate::words::id::Id;
-use crate::words::refused::{Refusal, RefusedFile};
+use crate::words::refused::{Refusal, Refused};
 
 /// The most bytes of one operation: an operation takes fewer than 2 GiB.
 const MOST_SENT: u64 = 1 << 30;
@@ -61,7 +61,7 @@ impl<S> Engine<S> {
     ///
     /// # Errors
     ///
-    /// [`RefusedFile`] hands the file back, with:
+    /// [`Refused`] hands the file back, with:
     ///
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
     /// - [`Refusal::Files`]: [`Limits::files`](crate::Limits::files) files wait already.
@@ -75,13 +75,13 @@ impl<S> Engine<S> {
         id: Id,
         file: File,
         range: impl RangeBounds<u64>,
-    ) -> Result<(), RefusedFile> {
+    ) -> Result<(), Refused<File>> {
         match self.may_send_file(id, &file, &range) {
             Ok((begin, end)) => {
                 self.queue_file(id.index(), file, begin, end);
                 Ok(())
             }
-            Err(reason) => Err(RefusedFile { file, reason }),
+            Err(reason) => Err(Refused { value: file, reason }),
         }
     }
 
@@ -251,7 +251,7 @@ impl<S> Engine<S> {
                     self.fail(watcher, index, Cause::Rejected);
                     return false;
                 }
-                self.counts.writes += 1;
+                self.counters.writes += 1;
                 true
             }
             // A limit of the watcher for queued writes refuses none if nothing is queued. A wait

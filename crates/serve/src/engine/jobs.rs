@@ -15,22 +15,22 @@ use std::sync::Arc;
 use windlass::driver::{Driver, discard};
 use windlass::{Done, Error, Message, Op, Refusal as Reason, Watcher};
 
-#[cfg(doc)]
-use crate::JobCounts;
 use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, JOBS, LAST_JOBS};
+use crate::handles::job::Executor;
+use crate::handles::job::Job;
 use crate::handles::remote::Remote;
-use crate::handles::work::Executor;
-use crate::handles::work::Work;
 use crate::log::LogEvent;
-use crate::parts::jobs::{AtWork, Job, Outcome, Queue};
+use crate::parts::jobs::{AtWork, Outcome, Queue, Queued};
 use crate::parts::table::{ABORT, CONNECTING, FINISHING, Place, SHUT, SHUTTING};
+#[cfg(doc)]
+use crate::report::Jobs;
 use crate::stage::{Stage, StageClock};
 use crate::words::event::Event;
 use crate::words::id::Id;
 use crate::words::job::JobError;
-use crate::words::refused::{Refusal, RefusedJob};
+use crate::words::refused::{Refusal, Refused};
 
 /// What a server does with the value of a job: true shuts it down.
 pub(crate) type Then<S> = Box<dyn FnOnce(&mut Engine<S>, &Remote, u32, Message) -> bool + Send>;
@@ -51,7 +51,7 @@ impl<S> Engine<S> {
     /// A [close](Engine::close) and a [detach](Engine::detach) wait for the jobs of their
     /// connection, for at most [`Limits::close`], and meanwhile the connection takes writes. When
     /// the connection has ended, a job that runs goes on without an event, and those that have not
-    /// begun are dropped: [`JobCounts::dropped`]. A session does not wait at its
+    /// begun are dropped: [`Jobs::dropped`]. A session does not wait at its
     /// close. An [idle](crate::Limits::idle) limit goes on while a job runs.
     ///
     /// ```
@@ -80,7 +80,7 @@ impl<S> Engine<S> {
     ///
     /// # Errors
     ///
-    /// [`RefusedJob`] hands the job back, with:
+    /// [`Refused`] hands the job back, with:
     ///
     /// - [`Refusal::Stale`]: the connection has ended, closes, detaches, or has not opened yet.
     /// - [`Refusal::Jobs`]: [`Limits::jobs`] jobs of the connection, or [`Limits::loop_jobs`] of
@@ -90,7 +90,7 @@ impl<S> Engine<S> {
     /// [`Limits::close`]: crate::Limits::close
     /// [`Limits::jobs`]: crate::Limits::jobs
     /// [`Limits::loop_jobs`]: crate::Limits::loop_jobs
-    pub fn execute<T, J>(&mut self, id: Id, job: J) -> Result<(), RefusedJob<J>>
+    pub fn execute<T, J>(&mut self, id: Id, job: J) -> Result<(), Refused<J>>
     where
         T: Any + Send,
         J: FnOnce() -> T + Send + 'static,
@@ -100,7 +100,7 @@ impl<S> Engine<S> {
                 self.queue_job(id, Op::run(job), None, false);
                 Ok(())
             }
-            Err(reason) => Err(RefusedJob { job, reason }),
+            Err(reason) => Err(Refused { value: job, reason }),
         }
     }
 
@@ -134,7 +134,7 @@ impl<S> Engine<S> {
     /// }
     /// ```
     ///
-    /// [`JobCounts::panicked`] counts a panic. If the connection has not ended,
+    /// [`Jobs::panicked`] counts a panic. If the connection has not ended,
     /// [`Event::JobFailed`] follows, too. A shutdown of a server waits for such jobs, for at most
     /// [`Limits::close`](crate::Limits::close) after the last connection has ended. An engine that
     /// is dropped drops jobs that have not begun: see [`jobs`](Engine::jobs).
@@ -156,16 +156,16 @@ impl<S> Engine<S> {
     }
 
     /// Passes the jobs to an executor of the program, in place of the watcher's threads. It calls
-    /// [`Work::run`] once, on any thread, and now or later. `executor` is called in
+    /// [`Job::run`] once, on any thread, and now or later. `executor` is called in
     /// [`flush`](Engine::flush), on the loop's thread, and must not block there.
     ///
     /// ```
     /// use windlass::Watcher;
-    /// use windlass_serve::{Config, Engine, Work};
+    /// use windlass_serve::{Config, Engine, jobs::Job};
     /// let mut watcher = Watcher::new()?;
     /// let mut engine = Engine::<()>::new(Config::new());
-    /// let (jobs, work) = std::sync::mpsc::channel::<Work>();
-    /// std::thread::spawn(move || work.into_iter().for_each(Work::run));
+    /// let (jobs, work) = std::sync::mpsc::channel::<Job>();
+    /// std::thread::spawn(move || work.into_iter().for_each(Job::run));
     /// engine.set_executor(&mut watcher, move |work| {
     ///     let _ = jobs.send(work); // a job that is dropped fails
     /// });
@@ -174,7 +174,7 @@ impl<S> Engine<S> {
     pub fn set_executor<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        executor: impl Fn(Work) + Send + Sync + 'static,
+        executor: impl Fn(Job) + Send + Sync + 'static,
     ) {
         // The answers come through the inbox.
         self.share(watcher);
@@ -201,7 +201,7 @@ impl<S> Engine<S> {
 
     /// Queues a job for the next flush.
     pub(crate) fn queue_job(&mut self, id: Id, op: Op, then: Option<Then<S>>, must: bool) {
-        self.jobs.push(id, Job { op, then, must });
+        self.jobs.push(id, Queued { op, then, must });
         self.work.requests = true;
     }
 
@@ -219,12 +219,12 @@ impl<S> Engine<S> {
                 self.jobs.remove(slot);
                 continue;
             };
-            let Job { op, then, must } = job;
+            let Queued { op, then, must } = job;
             queue.at_work = Some(AtWork { ticket: None, then, must });
             let executor = self.outside.executor.clone();
             if let (Some(executor), Some(shared)) = (executor, &self.outside.shared) {
                 let job = op.into_parts().job;
-                let work = Work { job, slot, shared: Arc::clone(shared) };
+                let work = Job { job, slot, shared: Arc::clone(shared) };
                 // A panic drops the job, which then fails.
                 let _ = catch_unwind(AssertUnwindSafe(|| executor(work)));
                 continue;
@@ -244,7 +244,7 @@ impl<S> Engine<S> {
             }
             // It is submitted again after the next completions.
             if let Some(AtWork { then, must, .. }) = queue.at_work.take() {
-                queue.waiting.push_front(Job { op, then, must });
+                queue.waiting.push_front(Queued { op, then, must });
             }
             queue.is_listed = true;
             self.jobs.listed.push_front(slot);
@@ -276,12 +276,12 @@ impl<S> Engine<S> {
         self.jobs.count -= 1;
         self.jobs.list(slot);
         self.work.requests = true;
-        let counts = &mut self.counts.jobs;
+        let counters = &mut self.counters.jobs;
         *match &outcome {
-            Outcome::Returned(_) => &mut counts.done,
-            Outcome::Failed(JobError::Panicked(_)) => &mut counts.panicked,
-            Outcome::Failed(_) => &mut counts.failed,
-            Outcome::Cancelled => &mut counts.dropped,
+            Outcome::Returned(_) => &mut counters.done,
+            Outcome::Failed(JobError::Panicked(_)) => &mut counters.panicked,
+            Outcome::Failed(_) => &mut counters.failed,
+            Outcome::Cancelled => &mut counters.dropped,
         } += 1;
         if let Outcome::Failed(error) = &outcome {
             self.log(LogEvent::JobFailed { id, error });
@@ -335,7 +335,7 @@ impl<S> Engine<S> {
         let waiting = std::mem::take(&mut queue.waiting);
         let (kept, dropped) = waiting.into_iter().partition(|job| job.must);
         queue.waiting = kept;
-        let dropped: VecDeque<Job<Then<S>>> = dropped;
+        let dropped: VecDeque<Queued<Then<S>>> = dropped;
         let mut unused = None;
         if let Some(job) = &mut queue.at_work
             && !job.must
@@ -346,7 +346,7 @@ impl<S> Engine<S> {
             }
         }
         self.jobs.count -= dropped.len();
-        self.counts.jobs.dropped += dropped.len() as u64;
+        self.counters.jobs.dropped += dropped.len() as u64;
         self.jobs.list(slot);
         self.work.requests = true;
         discard(unused);
@@ -378,7 +378,7 @@ impl<S> Engine<S> {
             dropped.extend(queue.waiting.drain(..));
         }
         self.jobs.count -= dropped.len();
-        self.counts.jobs.dropped += dropped.len() as u64;
+        self.counters.jobs.dropped += dropped.len() as u64;
         dropped.into_iter().for_each(|job| discard((job.op, job.then)));
     }
 }

@@ -138,7 +138,7 @@ impl<S: Default> Engine<S> {
                 if matches!(error, ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled) {
                     return None;
                 }
-                self.counts.accept_errors += 1;
+                self.counters.accept_errors += 1;
                 self.log(LogEvent::AcceptFailed { listener, error });
                 self.pause_listener(watcher, listener);
                 Some(Event::AcceptFailed { listener, error })
@@ -215,7 +215,7 @@ impl<S: Default> Engine<S> {
         id: Id,
         origin: Origin,
     ) -> Event<S> {
-        self.counts.accepted += 1;
+        self.counters.accepted += 1;
         self.log_opened(id, origin);
         self.set_options_of_connection(watcher, id, true);
         self.begin(watcher, id);
@@ -270,7 +270,7 @@ impl<S: Default> Engine<S> {
         match completion.result {
             Ok(Done::Connected(address)) => {
                 self.opens(id);
-                self.counts.connected += 1;
+                self.counters.connected += 1;
                 if self.table.place(index).is_over() {
                     return None;
                 }
@@ -370,10 +370,10 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Counts an accepted connection that is not opened.
+    /// Counters an accepted connection that is not opened.
     #[cold]
     pub(crate) fn did_not_open(&mut self, origin: Origin, cause: RefusedBecause) {
-        self.counts.refused += 1;
+        self.counters.refused += 1;
         self.count_load(-1);
         let Origin { listener, peer } = origin;
         self.log(LogEvent::Refused { listener, peer, cause });

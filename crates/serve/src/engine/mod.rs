@@ -59,14 +59,14 @@ use jobs::Then;
 use requests::Request;
 
 use crate::handles::dial::Unpack;
+use crate::handles::job::Executor;
 use crate::handles::remote::Remote;
-use crate::handles::work::Executor;
 use crate::inbox::Shared;
 use crate::log::{self, LogEvent, Record};
 use crate::memory::Budget;
 use crate::parts::datagrams::Datagrams;
 use crate::parts::deadlines::Deadlines;
-use crate::parts::jobs::Jobs;
+use crate::parts::jobs::JobTable;
 use crate::parts::moves::{Move, Moved};
 use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
@@ -75,7 +75,7 @@ use crate::parts::transport::Transports;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::config::Config;
-use crate::words::counts::Counts;
+use crate::words::counters::Counters;
 use crate::words::event::Origin;
 use crate::words::id::{Id, LOOP_BITS};
 #[cfg(doc)]
@@ -150,12 +150,12 @@ pub struct Engine<S> {
     /// How connections come.
     entrance: Entrance,
     udp: Udp,
-    jobs: Jobs<Then<S>>,
+    jobs: JobTable<Then<S>>,
     /// What other threads see of this engine, and have sent to it.
     outside: FromThreads<S>,
     /// Connections of a thread that leave it for a loop.
     leaving: Leaving<S>,
-    counts: Counts,
+    counters: Counters,
 }
 
 struct ToTell<S> {
@@ -297,7 +297,7 @@ impl<S> Engine<S> {
             clocks: Clocks::default(),
             entrance: Entrance::default(),
             udp: Udp::default(),
-            jobs: Jobs::default(),
+            jobs: JobTable::default(),
             outside: FromThreads {
                 shared: None,
                 unpack: None,
@@ -307,7 +307,7 @@ impl<S> Engine<S> {
                 has_server: false,
             },
             leaving: Leaving { is_thread: false, moves: Vec::new(), was_told_to_move: false },
-            counts: Counts::default(),
+            counters: Counters::default(),
         }
     }
 
@@ -423,8 +423,8 @@ impl<S> Engine<S> {
     }
 
     /// The counts of the engine.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Stops delivering the data of a connection; false for a stale id. The engine holds back the
@@ -509,7 +509,7 @@ impl<S> fmt::Debug for Engine<S> {
         f.debug_struct("Engine")
             .field("connections", &self.table.len)
             .field("budget", &self.memory.budget)
-            .field("counts", &self.counts)
+            .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
 }

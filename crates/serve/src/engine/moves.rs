@@ -60,7 +60,7 @@ impl<S> Engine<S> {
 
     /// How many connections this thread was given and has served or refused.
     pub(crate) fn given(&self) -> u64 {
-        self.counts.accepted + self.counts.refused + self.counts.passed_on
+        self.counters.accepted + self.counters.refused + self.counters.passed_on
     }
 
     /// Whether all connections that may move were told to, since the last call.
@@ -114,15 +114,15 @@ impl<S> Engine<S> {
         one.begun.map(|ended| (one.pack, ended))
     }
 
-    /// Counts a move, which was counted as a detach.
+    /// Counters a move, which was counted as a detach.
     pub(crate) fn count_move(&mut self) {
-        self.counts.detached -= 1;
-        self.counts.moved += 1;
+        self.counters.detached -= 1;
+        self.counters.moved += 1;
     }
 
-    /// Counts the end of a connection that no loop could take over.
+    /// Counters the end of a connection that no loop could take over.
     pub(crate) fn count_end(&mut self, cause: Cause) {
-        self.counts.closed(cause);
+        self.counters.closed(cause);
     }
 
     /// The next connection that a thread has handed over.

@@ -27,9 +27,9 @@ impl<S> Engine<S> {
     /// stale id.
     ///
     /// If the option is refused, the connection goes on, and
-    /// [`option_errors`](crate::Counts::option_errors) counts the refusal. The reasons are those of
-    /// [`Watcher::set_option`]. A connection that still connects refuses every option: wait for
-    /// [`Event::Opened`](crate::Event::Opened).
+    /// [`option_errors`](crate::report::Counters::option_errors) counts the refusal. The reasons
+    /// are those of [`Watcher::set_option`]. A connection that still connects refuses every option:
+    /// wait for [`Event::Opened`](crate::Event::Opened).
     pub fn set_option(&mut self, id: Id, option: SocketOption) -> bool {
         let lives = self.table.get(id).is_some();
         if lives {
@@ -46,7 +46,7 @@ impl<S> Engine<S> {
     ) {
         let Some(source) = self.source(id) else { return };
         if let Err(reason) = watcher.set_option(source, option) {
-            self.counts.option_errors += 1;
+            self.counters.option_errors += 1;
             self.log(LogEvent::OptionRefused { id, option, reason });
         }
     }

@@ -25,7 +25,8 @@ impl<S> Engine<S> {
     /// [`flush`](Engine::flush). Empty buffers count as written.
     ///
     /// Each write to a session is one datagram, also an empty one. A send that fails later ends no
-    /// session of a bound socket: [`datagram_errors`](crate::Counts::datagram_errors) counts it.
+    /// session of a bound socket: [`datagram_errors`](crate::report::Counters::datagram_errors)
+    /// counts it.
     ///
     /// # Errors
     ///
@@ -38,17 +39,17 @@ impl<S> Engine<S> {
     ///   [share](crate::Budget), and a session, find none from three quarters of
     ///   [`Limits::memory`](crate::Limits::memory) on.
     #[inline(always)]
-    pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
+    pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
         let data = data.into();
         if !self.table.lives(id) {
-            return Err(Refused { data, reason: Refusal::Stale });
+            return Err(Refused { value: data, reason: Refusal::Stale });
         }
         self.write_at(id.index(), data)
     }
 
     /// Writes to the connection that has a place.
     #[inline(always)]
-    pub(crate) fn write_at(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+    pub(crate) fn write_at(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
         let (place, charged) = self.table.look(index);
         let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
         if place.active != NIL
@@ -66,7 +67,7 @@ impl<S> Engine<S> {
     }
 
     #[inline(never)]
-    fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+    fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
         if self.session_at(index).is_some() {
             return self.write_datagram(index, data);
         }
@@ -77,7 +78,7 @@ impl<S> Engine<S> {
                 self.cork(index, data);
                 Ok(())
             }
-            Err(reason) => Err(Refused { data, reason }),
+            Err(reason) => Err(Refused { value: data, reason }),
         }
     }
 
@@ -332,7 +333,7 @@ impl<S> Engine<S> {
         let write = Op::write(place.source, data).token(self.token(index)).quiet();
         match watcher.submit(write) {
             Ok(ticket) => {
-                self.counts.writes += 1;
+                self.counters.writes += 1;
                 if ticket.had_ended() { Some(0) } else { Some(self.begin_to_wait(watcher, index)) }
             }
             Err(refused) => self.refused(watcher, index, refused.value),
@@ -399,7 +400,7 @@ impl<S> Engine<S> {
                 self.activate(index).unsent += refused.value.into_buf().len();
                 return self.fail(watcher, index, Cause::Rejected);
             }
-            self.counts.writes += 1;
+            self.counters.writes += 1;
             if self.table.place(index).flags & ENDED != 0 && !self.has_bounded_end(index) {
                 self.activate(index).since = Some(watcher.now());
             }

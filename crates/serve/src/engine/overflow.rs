@@ -12,15 +12,16 @@ impl<S> Engine<S> {
     ///
     /// In a server, call it in [`Handler::serving`](crate::Handler::serving) of each loop, because
     /// each loop has this limit for itself. A server with
-    /// [`IoMode::Blocking`](crate::IoMode::Blocking) passes on what exceeds its threads. `other`
-    /// may be a server without a listener of its own:
+    /// [`IoMode::Blocking`](crate::modes::IoMode::Blocking) passes on what exceeds its threads.
+    /// `other` may be a server without a listener of its own:
     /// [`Server::without_listener`](crate::Server::without_listener).
     ///
     /// In `other`, the loop with the fewest connections gets the connection. Its
     /// [origin](crate::Origin) names the listener of this engine. A connection is passed on once:
     /// if `other` has no room, or begins to shut down meanwhile, `other` refuses the connection. If
     /// `other` is over already, this engine refuses it.
-    /// [`passed_on`](crate::Counts::passed_on) counts the connections that were passed on.
+    /// [`passed_on`](crate::report::Counters::passed_on) counts the connections that were passed
+    /// on.
     ///
     /// Of a server:
     ///
@@ -67,7 +68,7 @@ impl<S> Engine<S> {
     pub(crate) fn pass_on(&mut self, accepted: Accepted) -> Result<(), Accepted> {
         let Some(other) = &self.entrance.overflow else { return Err(accepted) };
         other.pass_to(accepted)?;
-        self.counts.passed_on += 1;
+        self.counters.passed_on += 1;
         self.count_load(-1);
         Ok(())
     }

@@ -115,7 +115,7 @@ impl<S> Engine<S> {
         shared.discharge(id, bytes);
         let takes = |place: &Place<S>| !place.takes_no_output() || self.takes_answers(id.index());
         if !self.table.get(id).is_some_and(takes) {
-            self.counts.stale_writes += 1;
+            self.counters.stale_writes += 1;
         } else if self.session_at(id.index()).is_some() {
             self.queue_remote_datagram(id.index(), data);
         } else if bytes > 0 {
@@ -147,7 +147,7 @@ impl<S> Engine<S> {
             match command {
                 Command::Write(id, data) => {
                     shared.discharge(id, data.len() as u32);
-                    self.counts.stale_writes += 1;
+                    self.counters.stale_writes += 1;
                 }
                 Command::TurnAway(handle) => {
                     let origin = Origin { listener: None, peer: handle.peer() };
@@ -241,7 +241,7 @@ mod tests {
         assert!(remote.loops[0].post(Command::Move).is_ok(), "it is still open");
         engine.refuse_all();
         assert!(engine.close_inbox());
-        assert_eq!(engine.counts().refused, 1);
+        assert_eq!(engine.counters().refused, 1);
         assert_eq!(std::io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         assert!(remote.loops[0].post(Command::Move).is_err());
     }

@@ -43,7 +43,7 @@ impl<S: Default> Engine<S> {
             return self.hear(index, data);
         }
         if self.entrance.refuses || self.udp.sessions.len() >= self.config.limits.sessions {
-            self.counts.refused_datagrams += 1;
+            self.counters.refused_datagrams += 1;
             return None;
         }
         self.count_load(1);
@@ -55,7 +55,7 @@ impl<S: Default> Engine<S> {
         // No read is ever missing: the socket receives for all its sessions.
         let Some(id) = self.table.insert(Source::NONE, READING, Some(state)) else {
             self.count_load(-1);
-            self.counts.refused_datagrams += 1;
+            self.counters.refused_datagrams += 1;
             return None;
         };
         let session = Session::new(id.index(), listener, known.1);
@@ -63,7 +63,7 @@ impl<S: Default> Engine<S> {
         let at = self.udp.sessions.insert(session);
         self.table.place_mut(id.index()).active = SESSION | at;
         self.table.begin(id.index(), now);
-        self.counts.sessions += 1;
+        self.counters.sessions += 1;
         self.log_opened(id, origin);
         self.told.pending.push_back(Pending::Heard(id, data));
         self.arm_expiry(watcher);
@@ -83,7 +83,7 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         let flags = place.flags;
         if place.is_over() {
-            self.counts.dropped_datagrams += 1;
+            self.counters.dropped_datagrams += 1;
             return None;
         }
         if flags & (PAUSED | HELD) == 0 {
@@ -95,7 +95,7 @@ impl<S> Engine<S> {
         if (session.held_bytes + bytes) as usize > self.config.limits.high
             || !self.memory.budget.try_charge(bytes, usize::MAX)
         {
-            self.counts.dropped_datagrams += 1;
+            self.counters.dropped_datagrams += 1;
             return None;
         }
         session.held_bytes += bytes;
@@ -122,7 +122,7 @@ impl<S> Engine<S> {
     }
 
     /// Writes a datagram to the session that has a place.
-    pub(crate) fn write_datagram(&mut self, index: u32, data: Buf) -> Result<(), Refused> {
+    pub(crate) fn write_datagram(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
         let (place, charged) = self.table.look(index);
         let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
         let reason = if place.takes_no_output() {
@@ -135,7 +135,7 @@ impl<S> Engine<S> {
             self.queue_datagram(index, data, bytes);
             return Ok(());
         };
-        Err(Refused { data, reason })
+        Err(Refused { value: data, reason })
     }
 
     /// A datagram of another thread, which had to pass the limits before it was queued.
@@ -242,7 +242,7 @@ impl<S> Engine<S> {
     /// Gives back the charge of a datagram that was sent, has failed, or is dropped with its
     /// session.
     fn send_ended(&mut self, sending: Sending, len: usize, failed: Option<ErrorKind>) {
-        self.counts.datagram_errors += u64::from(failed.is_some());
+        self.counters.datagram_errors += u64::from(failed.is_some());
         self.udp.sessions.charged -= sending.charged as usize;
         self.memory.budget.change(sending.charged, 0);
         let Some(place) = self.table.get(sending.id) else { return };

@@ -31,7 +31,7 @@ impl<S> Engine<S> {
     /// [move](crate::Conn::move_to_loop). [`detach`](Engine::detach) ends the
     /// stream with [`Cause::Closed`], and hands over its unread bytes. If the program closes the
     /// connection by other means than the stream, writes of the stream that wait for the loop are
-    /// dropped, and [counted](crate::Counts::stale_writes).
+    /// dropped, and [counted](crate::report::Counters::stale_writes).
     pub fn stream<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

@@ -175,7 +175,7 @@ impl<S> Engine<S> {
             place.flags |= THROTTLED;
             self.memory.throttled.push(id);
             self.memory.stopped += 1;
-            self.counts.throttles += 1;
+            self.counters.throttles += 1;
             if self.memory.stopped == 1 {
                 self.log(LogEvent::Throttled { id, used, limit });
             }

@@ -60,15 +60,15 @@ impl Remote {
     /// [`Refused`] hands the buffer back, with:
     ///
     /// - [`Refusal::Stale`]: the connection has ended. If it ends, or closes, before its loop has
-    ///   the write, the write is dropped, and [counted](crate::Counts::stale_writes).
+    ///   the write, the write is dropped, and [counted](crate::report::Counters::stale_writes).
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
     /// - [`Refusal::Memory`]: the server has no memory for it. A connection above its
     ///   [share](crate::Budget) finds none from three quarters of
     ///   [`Limits::memory`](crate::Limits::memory) on. Until its loop has the write, its entry in
     ///   the queue counts, too: less than 100 bytes.
-    pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused> {
+    pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
         let data = data.into();
-        let refused = |data, reason| Err(Refused { data, reason });
+        let refused = |data, reason| Err(Refused { value: data, reason });
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return refused(data, Refusal::Stale) };
         let Ok(bytes) = u32::try_from(data.len()) else { return refused(data, Refusal::Cap) };
@@ -133,14 +133,14 @@ impl Remote {
         }
     }
 
-    /// Changes how many threads the server's [`IoMode`](crate::IoMode) has: from 0 up to the number
-    /// in the mode, which also replaces larger values. False if the mode has no threads.
+    /// Changes how many threads the server's [`IoMode`](crate::modes::IoMode) has: from 0 up to the
+    /// number in the mode, which also replaces larger values. False if the mode has no threads.
     ///
     /// If more connections than `threads` have a thread now, the surplus ones move to a loop, the
     /// last threads first. But only connections that [`Conn::let_move`](crate::Conn::let_move)
     /// permits to move do so. The others keep their threads until they end. A loop serves new
-    /// connections for which there is no thread in [`IoMode::Mixed`](crate::IoMode::Mixed). In
-    /// [`IoMode::Blocking`](crate::IoMode::Blocking) the server refuses them.
+    /// connections for which there is no thread in [`IoMode::Mixed`](crate::modes::IoMode::Mixed).
+    /// In [`IoMode::Blocking`](crate::modes::IoMode::Blocking) the server refuses them.
     ///
     /// ```
     /// use windlass_serve::Remote;

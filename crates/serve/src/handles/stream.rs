@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use windlass::Buf;
+use windlass::driver::Deadline;
 
 #[cfg(doc)]
 use crate::Engine;
@@ -24,7 +25,6 @@ use crate::memory::Budget;
 use crate::parts::kept::KeptInput;
 use crate::parts::side::StreamSide;
 use crate::words::cause::Cause;
-use crate::words::expiry::Expiry;
 use crate::words::id::Id;
 use crate::words::refused::Refusal;
 
@@ -178,7 +178,7 @@ pub(crate) struct State {
     /// A write of so many bytes found no room in the server's memory.
     pub(crate) wants_memory: Option<u32>,
     /// The read and the write deadline that the loop has not taken yet.
-    pub(crate) deadlines: [Option<Expiry>; 2],
+    pub(crate) deadlines: [Option<Option<Deadline>>; 2],
     /// Why the connection has ended.
     pub(crate) cause: Option<Cause>,
 }
@@ -371,7 +371,7 @@ impl StreamSide for Link {
         }
     }
 
-    fn take_deadlines(&self) -> [Option<Expiry>; 2] {
+    fn take_deadlines(&self) -> [Option<Option<Deadline>>; 2] {
         std::mem::take(&mut self.lock().deadlines)
     }
 }
@@ -444,7 +444,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection has ended: as for reads and writes.
-    pub fn set_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+    pub fn set_deadline(&self, deadline: impl Into<Option<Deadline>>) -> io::Result<()> {
         self.set_deadlines([Some(deadline.into()); 2])
     }
 
@@ -460,14 +460,15 @@ impl Stream {
     ///
     /// ```
     /// use std::time::Duration;
+    /// use windlass::driver::Deadline;
     /// use windlass_serve::Stream;
     ///
     /// /// Another thread gives the peer five more seconds.
     /// fn patient(stream: &Stream) -> std::io::Result<()> {
-    ///     stream.set_read_deadline(Duration::from_secs(5))
+    ///     stream.set_read_deadline(Deadline::After(Duration::from_secs(5)))
     /// }
     /// ```
-    pub fn set_read_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+    pub fn set_read_deadline(&self, deadline: impl Into<Option<Deadline>>) -> io::Result<()> {
         self.set_deadlines([Some(deadline.into()), None])
     }
 
@@ -476,11 +477,11 @@ impl Stream {
     ///
     /// # Errors
     /// The connection has ended: as for reads and writes.
-    pub fn set_write_deadline(&self, deadline: impl Into<Expiry>) -> io::Result<()> {
+    pub fn set_write_deadline(&self, deadline: impl Into<Option<Deadline>>) -> io::Result<()> {
         self.set_deadlines([None, Some(deadline.into())])
     }
 
-    pub(crate) fn set_deadlines(&self, deadlines: [Option<Expiry>; 2]) -> io::Result<()> {
+    pub(crate) fn set_deadlines(&self, deadlines: [Option<Option<Deadline>>; 2]) -> io::Result<()> {
         let link = &self.owner.0;
         let mut state = link.lock();
         if let Some(cause) = state.cause {

@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-pub(crate) struct Job<T> {
+pub(crate) struct Queued<T> {
     pub(crate) op: Op,
     pub(crate) then: Option<T>,
     /// It runs even when its connection has ended.
@@ -50,9 +50,9 @@ pub(crate) struct AtWork<T> {
 /// The jobs of a connection.
 pub(crate) struct Queue<T> {
     pub(crate) id: Id,
-    pub(crate) waiting: VecDeque<Job<T>>,
+    pub(crate) waiting: VecDeque<Queued<T>>,
     pub(crate) at_work: Option<AtWork<T>>,
-    /// Whether it is in `Jobs::listed`.
+    /// Whether it is in `JobTable::listed`.
     pub(crate) is_listed: bool,
     /// Whether a job has ended since the last flush.
     pub(crate) has_ended: bool,
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
 }
 
 /// The jobs of all connections.
-pub(crate) struct Jobs<T> {
+pub(crate) struct JobTable<T> {
     pub(crate) queues: Vec<Option<Queue<T>>>,
     pub(crate) vacant: Vec<u32>,
     pub(crate) of: HashMap<Id, u32>,
@@ -91,9 +91,9 @@ pub(crate) struct Jobs<T> {
     pub(crate) gave_up: bool,
 }
 
-impl<T> Default for Jobs<T> {
-    fn default() -> Jobs<T> {
-        Jobs {
+impl<T> Default for JobTable<T> {
+    fn default() -> JobTable<T> {
+        JobTable {
             queues: Vec::new(),
             vacant: Vec::new(),
             of: HashMap::new(),
@@ -106,7 +106,7 @@ impl<T> Default for Jobs<T> {
     }
 }
 
-impl<T> Jobs<T> {
+impl<T> JobTable<T> {
     pub(crate) fn find(&self, id: Id) -> Option<&Queue<T>> {
         self.queues[*self.of.get(&id)? as usize].as_ref()
     }
@@ -120,7 +120,7 @@ impl<T> Jobs<T> {
         }
     }
 
-    pub(crate) fn push(&mut self, id: Id, job: Job<T>) {
+    pub(crate) fn push(&mut self, id: Id, job: Queued<T>) {
         let slot = *self.of.entry(id).or_insert_with(|| {
             let queue = Queue {
                 id,

@@ -1,9 +1,9 @@
 //! A stream, as its connection sees it.
 
 use windlass::Buf;
+use windlass::driver::Deadline;
 
 use crate::words::cause::Cause;
-use crate::words::expiry::Expiry;
 
 /// Where the bytes of a connection go, if the program has made a stream of it.
 pub(crate) trait StreamSide: Send + Sync {
@@ -20,8 +20,9 @@ pub(crate) trait StreamSide: Send + Sync {
     /// Wakes the program if a write that found no memory finds some now. False if it has to wait
     /// on.
     fn offer_memory(&self) -> bool;
-    /// Takes the read and the write deadline that the stream was given.
-    fn take_deadlines(&self) -> [Option<Expiry>; 2];
+    /// Takes the read and the write deadline that the stream was given; `None` for one that it was
+    /// not given, and `Some(None)` to take it away.
+    fn take_deadlines(&self) -> [Option<Option<Deadline>>; 2];
     /// The connection has ended.
     fn end(&self, cause: Cause);
 }

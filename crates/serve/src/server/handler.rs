@@ -7,6 +7,7 @@ use std::ops::RangeBounds;
 use std::task;
 use std::time::Duration;
 
+use windlass::driver::Deadline;
 use windlass::net::SocketOption;
 use windlass::{Address, Buf, ErrorKind, Handle, Message, Op};
 
@@ -17,10 +18,9 @@ use crate::handles::remote::Remote;
 use crate::handles::stream::Stream;
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::Origin;
-use crate::words::expiry::Expiry;
 use crate::words::id::Id;
 use crate::words::job::JobError;
-use crate::words::refused::{Refusal, RefusedFile, RefusedJob};
+use crate::words::refused::{Refusal, Refused};
 
 /// The answer of a callback: what the server does next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -393,12 +393,12 @@ impl<S> Conn<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// [`RefusedFile`] hands the file back: see [`Engine::send_file`].
+    /// [`Refused`] hands the file back: see [`Engine::send_file`].
     pub fn send_file(
         &mut self,
         file: File,
         range: impl RangeBounds<u64>,
-    ) -> Result<(), RefusedFile> {
+    ) -> Result<(), Refused<File>> {
         self.engine.send_file(self.id(), file, range)
     }
 
@@ -510,8 +510,8 @@ impl<S> Conn<'_, S> {
     /// ```
     ///
     /// # Errors
-    /// [`RefusedJob`] hands `job` and `then` back: see [`Engine::execute`].
-    pub fn execute<T, J, F>(&mut self, job: J, then: F) -> Result<(), RefusedJob<(J, F)>>
+    /// [`Refused`] hands `job` and `then` back: see [`Engine::execute`].
+    pub fn execute<T, J, F>(&mut self, job: J, then: F) -> Result<(), Refused<(J, F)>>
     where
         T: Any + Send,
         J: FnOnce() -> T + Send + 'static,
@@ -519,7 +519,7 @@ impl<S> Conn<'_, S> {
     {
         let id = self.id();
         if let Err(reason) = self.engine.may_execute(id) {
-            return Err(RefusedJob { job: (job, then), reason });
+            return Err(Refused { value: (job, then), reason });
         }
         let call = |engine: &mut Engine<S>, remote: &Remote, index: u32, output: Message| {
             let Ok(value) = output.downcast::<T>() else { return false };
@@ -543,7 +543,7 @@ impl<S> Conn<'_, S> {
     }
 
     /// Sets an option of the socket at the end of the turn. The report counts a refusal as
-    /// [`option_errors`](crate::Counts::option_errors). See [`Engine::set_option`].
+    /// [`option_errors`](crate::report::Counters::option_errors). See [`Engine::set_option`].
     pub fn set_option(&mut self, option: SocketOption) {
         self.engine.set_option(self.id(), option);
     }
@@ -556,9 +556,9 @@ impl<S> Conn<'_, S> {
         self.engine.make_stream(self.id(), task::Waker::noop().clone())
     }
 
-    /// Sets the read and the write deadline: see [`Engine::set_deadline`]. A deadline is an
-    /// [`Instant`](std::time::Instant), a [`Duration`] from now, or `None` for none.
-    pub fn set_deadline(&mut self, deadline: impl Into<Expiry>) {
+    /// Sets the read and the write deadline: see [`Engine::set_deadline`]. `None` takes
+    /// them away.
+    pub fn set_deadline(&mut self, deadline: impl Into<Option<Deadline>>) {
         self.engine.set_deadline(self.id(), deadline);
     }
 
@@ -568,9 +568,10 @@ impl<S> Conn<'_, S> {
     /// ```
     /// use std::time::Duration;
     /// use windlass::Buf;
+    /// use windlass::driver::Deadline;
     /// use windlass_serve::{Action, Conn, Handler, Origin};
     ///
-    /// const LINE: Duration = Duration::from_secs(5);
+    /// const LINE: Deadline = Deadline::After(Duration::from_secs(5));
     ///
     /// /// The end of each line must arrive within five seconds, however many bytes arrive before.
     /// struct Lines;
@@ -588,13 +589,13 @@ impl<S> Conn<'_, S> {
     ///     }
     /// }
     /// ```
-    pub fn set_read_deadline(&mut self, deadline: impl Into<Expiry>) {
+    pub fn set_read_deadline(&mut self, deadline: impl Into<Option<Deadline>>) {
         self.engine.set_read_deadline(self.id(), deadline);
     }
 
     /// Ends the connection with [`Cause::WriteTimeout`] when the time has come, unless its output
     /// is sent by then: see [`Engine::set_write_deadline`].
-    pub fn set_write_deadline(&mut self, deadline: impl Into<Expiry>) {
+    pub fn set_write_deadline(&mut self, deadline: impl Into<Option<Deadline>>) {
         self.engine.set_write_deadline(self.id(), deadline);
     }
 

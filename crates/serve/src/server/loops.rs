@@ -61,7 +61,7 @@ const ROUNDS: usize = 16;
 ///     }
 ///     server.turn(&mut watcher);
 /// }
-/// println!("{} connections", server.report().counts.accepted);
+/// println!("{} connections", server.report().counters.accepted);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct ServerLoop<H: Handler> {
@@ -636,7 +636,7 @@ impl<H: Handler> ServerLoop<H> {
     /// [`Server::start_on_each`](crate::Server::start_on_each) have a report each.
     pub fn report(&self) -> Report {
         Report {
-            counts: self.engine.counts().clone(),
+            counters: self.engine.counters().clone(),
             panics: self.panics,
             thread_errors: 0,
             unfinished_jobs: self.engine.jobs(),

@@ -40,14 +40,14 @@ pub use modes::IoMode;
 use prepared::Prepared;
 pub use report::{Report, Unfinished};
 pub use running::Running;
-pub use serve::{Waker, serve};
+pub use serve::serve;
 use signals::SignalPlan;
 
 #[cfg(doc)]
 use crate::engine::Engine;
+use crate::handles::job::Executor;
+use crate::handles::job::Job;
 use crate::handles::remote::Remote;
-use crate::handles::work::Executor;
-use crate::handles::work::Work;
 use crate::memory::Budget;
 use crate::words::balance::Balance;
 use crate::words::config::Config;
@@ -69,7 +69,7 @@ use crate::words::limits::Limits;
 /// }
 ///
 /// let report = Server::new(|_loop| Echo).listen("tcp://127.0.0.1:7007")?.run()?;
-/// println!("{} connections", report.counts.accepted);
+/// println!("{} connections", report.counters.accepted);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Server<F> {
@@ -297,20 +297,20 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
 
     /// Passes the [jobs](Conn::execute) of the connections to an executor of the program, in place
     /// of the worker threads of each loop. Each loop calls `executor` on its thread, where it must
-    /// not block. It calls [`Work::run`] once, on any thread, and now or later. A panic of
-    /// `executor` drops its job, which then [fails](crate::JobError::Dropped).
+    /// not block. It calls [`Job::run`] once, on any thread, and now or later. A panic of
+    /// `executor` drops its job, which then [fails](crate::jobs::JobError::Dropped).
     ///
     /// ```no_run
-    /// # use windlass_serve::{Handler, Server, Work};
+    /// # use windlass_serve::{Handler, Server, jobs::Job};
     /// # struct Echo;
     /// # impl Handler for Echo { type State = (); }
-    /// let (jobs, work) = std::sync::mpsc::sync_channel::<Work>(1024);
-    /// std::thread::spawn(move || work.into_iter().for_each(Work::run));
+    /// let (jobs, work) = std::sync::mpsc::sync_channel::<Job>(1024);
+    /// std::thread::spawn(move || work.into_iter().for_each(Job::run));
     /// let server = Server::new(|_loop| Echo).executor(move |work| {
     ///     let _ = jobs.try_send(work); // a job for which there is no room fails
     /// });
     /// ```
-    pub fn executor(mut self, executor: impl Fn(Work) + Send + Sync + 'static) -> Server<F> {
+    pub fn executor(mut self, executor: impl Fn(Job) + Send + Sync + 'static) -> Server<F> {
         self.executor = Some(Arc::new(executor));
         self
     }

@@ -13,9 +13,9 @@ use super::report::Report;
 use super::threads::named;
 use super::{MOST_LOOPS, Prepared, invalid};
 
+use crate::handles::job::Executor;
 use crate::handles::remote::Remote;
 use crate::handles::threads::{Start, Threads};
-use crate::handles::work::Executor;
 use crate::memory::Budget;
 use crate::parts::transport::Accepted;
 use crate::words::balance::Balance;
@@ -57,7 +57,7 @@ pub(super) const MOST_THREADS: usize = (1 << 16) - MOST_LOOPS;
 ///
 /// ```
 /// use windlass::Buf;
-/// use windlass_serve::{Action, Conn, Handler, IoMode, Server};
+/// use windlass_serve::{Action, Conn, Handler, Server, modes::IoMode};
 ///
 /// struct Slow;
 /// impl Handler for Slow {
@@ -134,7 +134,7 @@ impl IoMode {
 /// Reads `nonblocking`, `blocking` or `mixed`: the last two with 10,000 threads, as nbio has them.
 ///
 /// ```
-/// use windlass_serve::IoMode;
+/// use windlass_serve::modes::IoMode;
 /// let mode: IoMode = "mixed".parse()?;
 /// assert_eq!(mode, IoMode::Mixed { threads: 10_000 });
 /// # Ok::<(), std::io::Error>(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::words::cause::Phase;
-use crate::words::counts::Counts;
+use crate::words::counters::Counters;
 use crate::words::id::Id;
 
 /// What a server has done, and what it could not finish.
@@ -11,11 +11,11 @@ use crate::words::id::Id;
 #[non_exhaustive]
 pub struct Report {
     /// The counts of all loops together.
-    pub counts: Counts,
+    pub counters: Counters,
     /// Callbacks that have panicked.
     pub panics: u64,
-    /// Threads of an [`IoMode`](crate::IoMode) that could not begin, because the system or the
-    /// builder of the watchers refused, and threads whose wait has failed.
+    /// Threads of an [`IoMode`](crate::modes::IoMode) that could not begin, because the system or
+    /// the builder of the watchers refused, and threads whose wait has failed.
     pub thread_errors: u64,
     /// Jobs that had not ended: a shutdown has left them to themselves. The drop of a loop's
     /// watcher waits one second for them.
@@ -47,7 +47,7 @@ pub struct Unfinished {
 impl Report {
     /// Adds the report of another loop.
     pub(crate) fn add(&mut self, other: Report) {
-        self.counts.add(&other.counts);
+        self.counters.add(&other.counters);
         self.panics += other.panics;
         self.thread_errors += other.thread_errors;
         self.unfinished_jobs += other.unfinished_jobs;

@@ -37,7 +37,7 @@ use crate::handles::remote::Remote;
 /// client.read_to_string(&mut heard)?;
 /// assert_eq!(heard, "hello");
 /// server.shutdown();
-/// assert_eq!(server.wait()?.counts.accepted, 1);
+/// assert_eq!(server.wait()?.counters.accepted, 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///

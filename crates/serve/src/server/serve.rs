@@ -18,29 +18,15 @@ use crate::words::id::Id;
 const BUSY: Duration = Duration::from_nanos(1_000_000_000 / 60);
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Wakes a connection of [`serve`] from any thread: its `handle` is called with no bytes.
-#[derive(Clone, Debug)]
-pub struct Waker {
-    remote: Remote,
-    id: Id,
-}
-
-impl Waker {
-    /// Wakes the connection; false if it has ended. Several calls cause one call of `handle`, if
-    /// they come before it.
-    pub fn wake(&self) -> bool {
-        self.remote.wake(self.id)
-    }
-}
-
 /// Serves one address with four closures, on the calling thread, until `ticker` answers false.
 ///
 /// All closures are called on this thread, with `context`:
 ///
 /// - `handle` is called with the bytes that have arrived, or without bytes when the connection was
-///   [woken](Waker::wake). It answers with bytes to send, and whether the connection stays open.
+///   [woken](Remote::wake). It answers with bytes to send, and whether the connection stays open.
 /// - `accept` is called for a new connection, with its address (if it has an internet address) and
-///   a [`Waker`], and answers the same: false refuses the connection, after the bytes are sent.
+///   the [`Remote`] of the server, which wakes it from any thread. It answers the same: false
+///   refuses the connection, after the bytes are sent.
 /// - `closed` is called when a connection has ended, with the cause.
 /// - `ticker` is called once before the first connection. Then it is called about 60 times a second
 ///   while events come, and once a second while none come. When it returns false, `serve` sends the
@@ -70,7 +56,7 @@ impl Waker {
 /// serve(
 ///     &address,
 ///     |_id, data, _connections| (data, true), // echo, without a copy
-///     |_id, _address, _waker, _connections| ("welcome".into(), true),
+///     |_id, _address, _remote, _connections| ("welcome".into(), true),
 ///     |_id, _cause, connections| *connections += 1,
 ///     |connections| *connections < 1,
 ///     &mut connections,
@@ -85,7 +71,7 @@ impl Waker {
 pub fn serve<C>(
     address: &str,
     handle: impl FnMut(Id, Buf, &mut C) -> (Buf, bool),
-    accept: impl FnMut(Id, Option<SocketAddr>, Waker, &mut C) -> (Buf, bool),
+    accept: impl FnMut(Id, Option<SocketAddr>, &Remote, &mut C) -> (Buf, bool),
     closed: impl FnMut(Id, Cause, &mut C),
     ticker: impl FnMut(&mut C) -> bool,
     context: &mut C,
@@ -122,7 +108,7 @@ impl<C, Handle, Accept, Closing, Ticker> Handler
     for Closures<'_, C, Handle, Accept, Closing, Ticker>
 where
     Handle: FnMut(Id, Buf, &mut C) -> (Buf, bool),
-    Accept: FnMut(Id, Option<SocketAddr>, Waker, &mut C) -> (Buf, bool),
+    Accept: FnMut(Id, Option<SocketAddr>, &Remote, &mut C) -> (Buf, bool),
     Closing: FnMut(Id, Cause, &mut C),
     Ticker: FnMut(&mut C) -> bool,
 {
@@ -130,8 +116,7 @@ where
 
     fn opened(&mut self, c: &mut Conn<'_, ()>, origin: Origin) -> Action {
         self.is_busy |= note_busy(c, self.is_busy);
-        let waker = Waker { remote: c.remote().clone(), id: c.id() };
-        let said = (self.accept)(c.id(), origin.peer, waker, self.context);
+        let said = (self.accept)(c.id(), origin.peer, c.remote(), self.context);
         answer(c, said)
     }
 

@@ -18,8 +18,8 @@ use super::signals::{OWN, SignalPlan};
 use super::{Prepared, Server, invalid};
 use crate::sys;
 
+use crate::handles::job::Executor;
 use crate::handles::remote::Remote;
-use crate::handles::work::Executor;
 use crate::memory::Budget;
 use crate::words::balance::Balance;
 use crate::words::config::Config;

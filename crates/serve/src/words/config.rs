@@ -6,7 +6,7 @@ use crate::log::Log;
 use crate::words::limits::Limits;
 use crate::words::proxy::Proxy;
 #[cfg(doc)]
-use crate::{Counts, Engine, Event};
+use crate::{Engine, Event, report::Counters};
 
 /// The settings of an engine: its limits and its behaviour.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct Config {
     /// it for probes that take longer.
     ///
     /// For this option and the two below: if a listener refuses it, listening fails. If a
-    /// connection refuses it, [`Counts::option_errors`] counts that, and the connection goes on.
+    /// connection refuses it, [`Counters::option_errors`] counts that, and the connection goes on.
     pub keepalive: Option<Keepalive>,
     /// How many bytes the system holds for a connection's reads (`SO_RCVBUF`). `None`, the default,
     /// leaves it to the system. Linux doubles the value and bounds it without an error: see

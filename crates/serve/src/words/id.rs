@@ -22,8 +22,8 @@ impl Id {
         self.number
     }
 
-    /// The loop that serves the connection, or the thread in an [`IoMode`](crate::IoMode) with
-    /// threads: 0 to 65,535.
+    /// The loop that serves the connection, or the thread in an [`IoMode`](crate::modes::IoMode)
+    /// with threads: 0 to 65,535.
     pub fn loop_index(self) -> usize {
         (self.number & ((1 << LOOP_BITS) - 1)) as usize
     }

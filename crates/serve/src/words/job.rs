@@ -33,7 +33,7 @@ impl std::error::Error for JobError {}
 /// What an engine has counted of its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct JobCounts {
+pub struct Jobs {
     /// Jobs that have returned.
     pub done: u64,
     /// Jobs that have panicked.
@@ -45,9 +45,9 @@ pub struct JobCounts {
     pub dropped: u64,
 }
 
-impl JobCounts {
+impl Jobs {
     /// Adds the counts of another engine.
-    pub(crate) fn add(&mut self, other: &JobCounts) {
+    pub(crate) fn add(&mut self, other: &Jobs) {
         self.done += other.done;
         self.panicked += other.panicked;
         self.failed += other.failed;

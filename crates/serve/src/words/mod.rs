@@ -3,9 +3,8 @@
 pub(crate) mod balance;
 pub(crate) mod cause;
 pub(crate) mod config;
-pub(crate) mod counts;
+pub(crate) mod counters;
 pub(crate) mod event;
-pub(crate) mod expiry;
 pub(crate) mod id;
 pub(crate) mod job;
 pub(crate) mod limits;

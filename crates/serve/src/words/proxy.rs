@@ -21,7 +21,7 @@ use crate::words::networks::Networks;
 ///   the beginning of its header for [`Limits::memory`](crate::Limits::memory).
 /// - It is refused if the header is wrong or too long, if it has not come within
 ///   [`timeout`](Proxy::timeout), and if the peer ends before: there is no event, and
-///   [`Counts::refused`](crate::Counts::refused) counts it. The log has the reason, as
+///   [`Counters::refused`](crate::report::Counters::refused) counts it. The log has the reason, as
 ///   [`RefusedBecause`](crate::log::RefusedBecause). A check of a proxy that connects and closes is
 ///   on the level [`Debug`](crate::log::Level::Debug). Unless the peer has ended, it gets a reset.
 ///

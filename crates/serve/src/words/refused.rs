@@ -1,9 +1,6 @@
 //! What was refused, and why.
 
 use std::fmt;
-use std::fs::File;
-
-use windlass::Buf;
 
 /// Why a write, a job or a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,68 +40,31 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A write that was refused, with its bytes.
-pub struct Refused {
-    /// The buffer of the write, unchanged.
-    pub data: Buf,
-    /// Why the write was refused.
-    pub reason: Refusal,
-}
-
-impl fmt::Debug for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Refused({:?}, {} bytes)", self.reason, self.data.len())
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// A job that was refused, with the job.
-pub struct RefusedJob<J> {
-    /// The job, which has not run.
-    pub job: J,
-    /// Why the job was refused.
-    pub reason: Refusal,
-}
-
-impl<J> fmt::Debug for RefusedJob<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RefusedJob({:?})", self.reason)
-    }
-}
-
-impl<J> fmt::Display for RefusedJob<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<J> std::error::Error for RefusedJob<J> {}
-
-/// A file that was refused.
-pub struct RefusedFile {
-    /// The file, unchanged.
-    pub file: File,
+/// A value that was refused, handed back unused: the buffer of a write, a file, or a job.
+pub struct Refused<T> {
+    /// The refused value, unchanged. A job has not run.
+    pub value: T,
     /// Why it was refused.
     pub reason: Refusal,
 }
 
-impl fmt::Debug for RefusedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RefusedFile({:?}, {:?})", self.reason, self.file)
+impl<T> Refused<T> {
+    /// Returns the refused value.
+    pub fn into_inner(self) -> T {
+        self.value
     }
 }
 
-impl fmt::Display for RefusedFile {
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refused({:?})", self.reason)
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
     }
 }
 
-impl std::error::Error for RefusedFile {}
+impl<T> std::error::Error for Refused<T> {}

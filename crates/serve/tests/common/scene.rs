@@ -17,7 +17,7 @@ use windlass::{
     Address, Buf, Builder, Completion, Completions, Op, Refusal, Source, Submitter, Watcher,
 };
 use windlass_serve::{
-    Action, Config, Context, Handler, IoMode, Remote, Report, Server, ServerLoop,
+    Action, Config, Context, Handler, Remote, Server, ServerLoop, modes::IoMode, report::Report,
 };
 
 use super::{CLIENT, Client, Clients, Faulty, Harness, PATIENCE, SYSTEM_BUFFER, Simulated, System};

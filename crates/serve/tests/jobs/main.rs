@@ -17,8 +17,9 @@ use windlass::driver::Driver;
 use windlass::sim::Sim;
 use windlass::{Buf, Message, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Detached, Event, Handler, JobError, Limits,
-    Refusal, Server, Work,
+    Action, Cause, Closed, Config, Conn, Context, Detached, Event, Handler, Limits, Refusal,
+    Server,
+    jobs::{Job, JobError},
 };
 
 every_driver! {
@@ -145,7 +146,7 @@ fn jobs_of_a_connection_run_in_order_and_one_at_a_time<T: Harness>() {
         assert_eq!(heard(&bench, client), text);
     }
     let report = bench.running.report();
-    assert_eq!((report.counts.jobs.done, report.unfinished_jobs), (78, 0));
+    assert_eq!((report.counters.jobs.done, report.unfinished_jobs), (78, 0));
 }
 
 fn an_engine_has_events_of_its_jobs<T: Harness>() {
@@ -182,8 +183,8 @@ fn an_engine_has_events_of_its_jobs<T: Harness>() {
         }
     }
     assert_eq!(seen, ["0", "1", "2", "the job panicked: the job fails, as it is to", "4"]);
-    let counts = &l.engine.counts().jobs;
-    assert_eq!((counts.done, counts.panicked, l.engine.jobs()), (4, 1, 0));
+    let counters = &l.engine.counters().jobs;
+    assert_eq!((counters.done, counters.panicked, l.engine.jobs()), (4, 1, 0));
     assert_eq!(l.engine.ids().count(), 1, "the connection goes on");
 }
 
@@ -220,7 +221,7 @@ fn a_close_waits_for_jobs_and_their_answers<T: Harness>() {
         assert_eq!((heard(&bench, client), bench.client(client).error), ("abc".into(), None));
         bench.until("the server knows", |bench| bench.running.engine().is_empty());
         assert_eq!(notes(&log), [if closes { "closed Closed" } else { "closed Eof" }]);
-        assert_eq!(bench.running.report().counts.jobs.done, 3);
+        assert_eq!(bench.running.report().counters.jobs.done, 3);
     }
 }
 
@@ -244,7 +245,7 @@ fn a_closing_or_ended_connection_hands_jobs_back<T: Harness>() {
         c.engine().close(id);
         let refused = c.execute(|| 7, |_, _| Action::Shutdown).unwrap_err();
         assert_eq!(refused.reason, Refusal::Stale);
-        let (job, _) = refused.job;
+        let (job, _) = refused.value;
         assert_eq!(job(), 7, "the job comes back");
         Action::None
     });
@@ -255,9 +256,9 @@ fn a_closing_or_ended_connection_hands_jobs_back<T: Harness>() {
     bench.say(client, "x");
     bench.until("it is over", |bench| bench.running.engine().is_empty());
     let refused = bench.running.engine().execute(id, || "again").unwrap_err();
-    assert_eq!((refused.reason, (refused.job)()), (Refusal::Stale, "again"));
+    assert_eq!((refused.reason, (refused.value)()), (Refusal::Stale, "again"));
     let report = bench.running.report();
-    assert_eq!((report.counts.jobs.done, report.panics), (0, 0));
+    assert_eq!((report.counters.jobs.done, report.panics), (0, 0));
 }
 
 fn jobs_that_have_not_begun_go_with_their_connection<T: Harness>() {
@@ -280,7 +281,7 @@ fn jobs_that_have_not_begun_go_with_their_connection<T: Harness>() {
             && !notes(&log).is_empty()
     });
     assert_eq!(notes(&log), ["closed Aborted"]);
-    assert_eq!(bench.running.report().counts.jobs.dropped, 3);
+    assert_eq!(bench.running.report().counters.jobs.dropped, 3);
     assert!(!bench.running.is_over(), "no callback of them was called");
 }
 
@@ -318,8 +319,8 @@ fn jobs_that_must_run_do_so_behind_the_others<T: Harness>() {
         }
         assert_eq!(notes, expected);
         bench.until("no job is left", |bench| bench.running.engine().jobs() == 0);
-        let counts = bench.running.report().counts.jobs;
-        assert_eq!((counts.done, counts.dropped), if aborts { (2, 2) } else { (4, 0) });
+        let counters = bench.running.report().counters.jobs;
+        assert_eq!((counters.done, counters.dropped), if aborts { (2, 2) } else { (4, 0) });
     }
 }
 
@@ -342,7 +343,7 @@ fn a_panic_of_a_job_is_reported<T: Harness>() {
     bench.until("the next job is answered", |bench| heard(bench, client) == "failed well");
     assert_eq!(notes(&log), ["the job panicked: this job fails, as it is to"]);
     let report = bench.running.report();
-    let jobs = &report.counts.jobs;
+    let jobs = &report.counters.jobs;
     assert_eq!((jobs.panicked, jobs.done, report.panics), (1, 1, 0));
     assert!(!bench.running.is_over());
 }
@@ -365,8 +366,8 @@ fn a_panic_of_a_job_ends_its_connection_by_default<T: Harness>() {
     bench.say(client, "x");
     bench.until("it is over", |bench| !bench.running.handler().0.is_empty());
     assert_eq!(bench.running.handler().0, [Cause::Panicked]);
-    let counts = bench.running.report().counts;
-    assert_eq!((counts.ends.panicked, counts.jobs.panicked), (1, 1));
+    let counters = bench.running.report().counters;
+    assert_eq!((counters.ends.panicked, counters.jobs.panicked), (1, 1));
 }
 
 fn a_panic_of_a_callback_of_a_job_ends_its_connection<T: Harness>() {
@@ -382,7 +383,10 @@ fn a_panic_of_a_callback_of_a_job_ends_its_connection<T: Harness>() {
     bench.until("it is over", |_| !notes(&log).is_empty());
     assert_eq!(notes(&log), ["closed Panicked"]);
     let report = bench.running.report();
-    assert_eq!((report.panics, report.counts.jobs.panicked, report.counts.jobs.done), (1, 0, 1));
+    assert_eq!(
+        (report.panics, report.counters.jobs.panicked, report.counters.jobs.done),
+        (1, 0, 1)
+    );
     assert!(!bench.client(other).is_over());
 }
 
@@ -391,9 +395,9 @@ fn queues_are_bounded_and_hand_jobs_back<T: Harness>() {
     assert_eq!((Limits::new().jobs(0).jobs, Limits::new().loop_jobs(0).loop_jobs), (1, 1));
     let mut l = Loop::new::<T>(Config::new().limits(limits));
     let ((_one, a), (_other, b)) = (l.pair(), l.pair());
-    let value = |refused: windlass_serve::RefusedJob<fn() -> u8>| {
+    let value = |refused: windlass_serve::Refused<fn() -> u8>| {
         assert!(refused.to_string().contains("Limits::jobs"), "{refused}");
-        (refused.reason, (refused.job)())
+        (refused.reason, (refused.value)())
     };
     let job: fn() -> u8 = || 9;
     l.engine.execute(a, job).unwrap();
@@ -408,7 +412,7 @@ fn queues_are_bounded_and_hand_jobs_back<T: Harness>() {
     l.engine.execute(a, job).unwrap();
     l.engine.execute(a, job).unwrap();
     l.engine.flush(&mut l.watcher);
-    l.until("they have run, too", |l| l.engine.counts().jobs.done == 6);
+    l.until("they have run, too", |l| l.engine.counters().jobs.done == 6);
 }
 
 fn jobs_wait_while_the_watcher_has_no_room<T: Harness>() {
@@ -421,7 +425,7 @@ fn jobs_wait_while_the_watcher_has_no_room<T: Harness>() {
     for client in clients {
         bench.until("it is answered", |bench| heard(bench, client) == "abc");
     }
-    assert_eq!(bench.running.report().counts.jobs.done, 24);
+    assert_eq!(bench.running.report().counters.jobs.done, 24);
 }
 
 fn a_shutdown_waits_for_jobs_that_must_run<T: Harness>() {
@@ -445,21 +449,21 @@ fn a_shutdown_waits_for_jobs_that_must_run<T: Harness>() {
     bench.until("the server is over", |bench| bench.running.is_over());
     assert_eq!(notes(&log), ["a job", "closed Shutdown", "cleaned up"]);
     let report = bench.running.report();
-    assert_eq!((report.counts.jobs.done, report.unfinished_jobs), (2, 0));
+    assert_eq!((report.counters.jobs.done, report.unfinished_jobs), (2, 0));
     bench.until("the answer is there", |bench| heard(bench, client) == "bye");
 }
 
 fn an_executor_of_the_program_runs_the_jobs<T: Harness>() {
     for inline in [false, true] {
         let calls = Arc::new(AtomicUsize::new(0));
-        let (jobs, work) = channel::<Work>();
+        let (jobs, work) = channel::<Job>();
         let seen = calls.clone();
         let server = server(with(answer as Callback)).executor(move |work| {
             seen.fetch_add(1, Ordering::SeqCst);
             // A simulated loop cannot wait for a thread, so it runs the job itself.
             if inline || T::VIRTUAL { work.run() } else { jobs.send(work).unwrap() }
         });
-        let thread = std::thread::spawn(move || work.into_iter().for_each(Work::run));
+        let thread = std::thread::spawn(move || work.into_iter().for_each(Job::run));
         let mut bench = bench::<T, _, _>(server);
         let client = bench.connect();
         bench.say(client, "abc");
@@ -489,7 +493,7 @@ fn a_job_that_the_executor_loses_fails<T: Harness>() {
         bench.until("it is over", |_| notes(&log).len() == 2);
         assert_eq!(notes(&log), ["the executor dropped the job", "closed Closed"]);
         let report = bench.running.report();
-        assert_eq!((report.counts.jobs.failed, report.panics), (1, 0));
+        assert_eq!((report.counters.jobs.failed, report.panics), (1, 0));
     }
 }
 
@@ -503,7 +507,7 @@ fn jobs_fail_when_the_watcher_takes_none<T: Harness>() {
         panic!("no event of the job");
     };
     assert_eq!((of, error), (id, JobError::Refused(windlass::Refusal::Closed)));
-    assert_eq!((l.engine.counts().jobs.failed, l.engine.jobs()), (1, 0));
+    assert_eq!((l.engine.counters().jobs.failed, l.engine.jobs()), (1, 0));
 }
 
 fn a_log_is_told_of_jobs_that_fail<T: Harness>() {
@@ -564,5 +568,5 @@ fn a_simulated_job_that_takes_too_long() {
     // The cancel of the first job ends it before it begins, with the next turn.
     bench.turn(Duration::ZERO);
     let report = bench.running.report();
-    assert_eq!((report.counts.jobs.dropped, report.unfinished_jobs), (2, 0));
+    assert_eq!((report.counters.jobs.dropped, report.unfinished_jobs), (2, 0));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass::Buf;
 use windlass::driver::Driver;
-use windlass_serve::{Action, Conn, Context, Handler, IoMode, Limits, Refusal, Server};
+use windlass_serve::{Action, Conn, Context, Handler, Limits, Refusal, Server, modes::IoMode};
 
 use super::common::{Bench, Harness, PATIENCE, System, bench};
 use super::{Log, answer, heard, notes, server, with};
@@ -71,7 +71,7 @@ fn a_shutdown_leaves_a_job_that_never_ends<T: Harness>() {
     assert!(took < 2 * limit + PATIENCE, "{took:?}");
     assert_eq!(notes(&log), ["closed Shutdown"]);
     let report = bench.running.report();
-    assert_eq!((report.unfinished_jobs, report.counts.jobs.dropped), (1, 2));
+    assert_eq!((report.unfinished_jobs, report.counters.jobs.dropped), (1, 2));
     drop(gate);
 }
 
@@ -96,7 +96,7 @@ fn a_job_that_runs_when_its_connection_ends_has_no_callback<T: Harness>() {
     assert_eq!(bench.running.engine().jobs(), 1, "the job runs on");
     drop(gate);
     bench.until("it has ended", |bench| bench.running.engine().jobs() == 0);
-    assert_eq!(bench.running.report().counts.jobs.done, 1);
+    assert_eq!(bench.running.report().counters.jobs.done, 1);
     assert!(!bench.running.is_over(), "its callback was not called");
 }
 
@@ -113,7 +113,7 @@ fn a_job_writes_from_its_thread_before_its_connection_closes<T: Harness>() {
         bench.until("it is over", |bench| bench.client(client).is_over());
         assert_eq!(heard(&bench, client), "answer");
     }
-    assert_eq!(bench.running.report().counts.stale_writes, 0);
+    assert_eq!(bench.running.report().counters.stale_writes, 0);
 }
 
 fn the_loop_serves_while_jobs_run<T: Harness>() {
@@ -203,13 +203,13 @@ fn loops_run_their_jobs<T: System>(mode: IoMode) {
     clients[0].write_all(b"shutdown").unwrap();
     drop(clients);
     let report = thread.join().unwrap();
-    assert_eq!((report.counts.jobs.done, report.counts.accepted), (40, 4));
+    assert_eq!((report.counters.jobs.done, report.counters.accepted), (40, 4));
     let moves = match mode {
         IoMode::NonBlocking => 0..=0,
         IoMode::Blocking { .. } => 4..=4,
         // A thread that has handed its connection over serves another one.
         IoMode::Mixed { .. } => 2..=4,
     };
-    assert!(moves.contains(&report.counts.moved), "{mode:?}: {}", report.counts.moved);
+    assert!(moves.contains(&report.counters.moved), "{mode:?}: {}", report.counters.moved);
     assert_eq!(report.panics, 0);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use windlass::{Address, Buf};
 use windlass_serve::net::Proxy;
 use windlass_serve::{
-    Action, Config, Conn, Context, Handler, IoMode, Limits, Origin, Remote, Running, Server,
+    Action, Config, Conn, Context, Handler, Limits, Origin, Remote, Running, Server, modes::IoMode,
 };
 
 use super::{EVERYWHERE, LINE, binary_v4, client, leaked};
@@ -81,9 +81,9 @@ impl Run {
         stream
     }
 
-    fn end(self) -> windlass_serve::Counts {
+    fn end(self) -> windlass_serve::report::Counters {
         self.server.shutdown();
-        self.server.wait().expect("it ends").counts
+        self.server.wait().expect("it ends").counters
     }
 }
 
@@ -130,9 +130,9 @@ fn every_mode_reads_headers<T: System>() {
         while !is_served(&mut run.connect(), &binary_v4()) {
             assert!(begin.elapsed() < PATIENCE, "{mode:?}");
         }
-        let counts = run.end();
-        assert_eq!(counts.accepted, 4, "{mode:?}");
-        assert!(counts.refused >= 4, "{mode:?}");
+        let counters = run.end();
+        assert_eq!(counters.accepted, 4, "{mode:?}");
+        assert!(counters.refused >= 4, "{mode:?}");
     }
 }
 

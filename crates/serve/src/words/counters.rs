@@ -1,14 +1,14 @@
 //! What an engine counts.
 
 use crate::words::cause::Cause;
-use crate::words::job::JobCounts;
+use crate::words::job::Jobs;
 #[cfg(doc)]
 use crate::{Engine, Limits};
 
 /// What an engine has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct Counters {
     /// Accepted connections that were opened.
     pub accepted: u64,
     /// Connects that have succeeded.
@@ -52,7 +52,7 @@ pub struct Counts {
     /// Options of connections that the system or the watcher has refused.
     pub option_errors: u64,
     /// [Jobs](Engine::execute), by their end.
-    pub jobs: JobCounts,
+    pub jobs: Jobs,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
 }
@@ -87,9 +87,9 @@ pub struct Ends {
     pub failed: u64,
 }
 
-impl Counts {
+impl Counters {
     /// Adds the counts of another engine.
-    pub(crate) fn add(&mut self, other: &Counts) {
+    pub(crate) fn add(&mut self, other: &Counters) {
         self.accepted += other.accepted;
         self.connected += other.connected;
         self.attached += other.attached;

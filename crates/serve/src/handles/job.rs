@@ -14,13 +14,13 @@ use crate::words::job::JobError;
 /// A job for the program's [executor](Engine::set_executor).
 ///
 /// Its drop without a run counts as a failure: [`JobError::Dropped`].
-pub struct Work {
+pub struct Job {
     pub(crate) job: Option<driver::Job>,
     pub(crate) slot: u32,
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Work {
+impl Job {
     /// Runs the job on the calling thread, and passes its result to its loop. A panic of the job is
     /// caught.
     pub fn run(mut self) {
@@ -37,7 +37,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for Job {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             discard(job);
@@ -46,11 +46,11 @@ impl Drop for Work {
     }
 }
 
-impl fmt::Debug for Work {
+impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Work")
+        f.write_str("Job")
     }
 }
 
 /// The program's executor.
-pub(crate) type Executor = Arc<dyn Fn(Work) + Send + Sync>;
+pub(crate) type Executor = Arc<dyn Fn(Job) + Send + Sync>;
