@@ -25,10 +25,11 @@ const TWINS: [(&str, [&str; 2], &str); 10] = [
 
 /// Names that two crates have, each for its own: as the settings of a driver and of an engine are
 /// both `Config`. None of them has two files in one crate.
-const BETWEEN: [&str; 27] = [
+const BETWEEN: [&str; 28] = [
     "Chunk",
     "Closed",
     "Config",
+    "Counters",
     "Deadlines",
     "Ends",
     "Engine",
