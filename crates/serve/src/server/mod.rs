@@ -45,8 +45,7 @@ use signals::SignalPlan;
 
 #[cfg(doc)]
 use crate::engine::Engine;
-use crate::handles::job::Executor;
-use crate::handles::job::Job;
+use crate::handles::job::{Executor, Job};
 use crate::handles::remote::Remote;
 use crate::memory::Budget;
 use crate::words::balance::Balance;
