@@ -80,8 +80,9 @@
 //!   was written before, jobs and files included. One that makes progress is never cut, except by
 //!   the limit of a shutdown. A move that makes none is called off.
 //! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting, the
-//!   header of a proxy, open, half-closed, leaving, closing, lingering. No limit ends a connection
-//!   early. One is late by at most a sixteenth of the limit, or by 100 ms if that is longer.
+//!   header of a proxy, open, half-closed, leaving, closing, lingering, failing. No limit ends a
+//!   connection early. One is late by at most a sixteenth of the limit, or by 100 ms if that is
+//!   longer.
 //! - **P5 memory.** Waiting output stays below the sum of [`Limits::memory`] and 4 KiB for each
 //!   connection. For memory, a server stops the reads of, or closes, only connections above their
 //!   [share](Budget). An open connection that holds nothing is always served.

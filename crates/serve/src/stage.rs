@@ -9,8 +9,10 @@
 //! ```
 //!
 //! A close or a detach leads to *closing* or *leaving* from each stage before them. A failure, an
-//! abort and a limit lead to *ended* from every stage. *Closing* skips *lingering* if the peer has
-//! ended its side already, or if [`Limits::linger`] is zero.
+//! abort and a limit lead to *ended* from every stage. They lead there by way of *failing* if
+//! output is in flight: a kernel that completes has taken bytes of a write before it says so.
+//! *Closing* skips *lingering* if the peer has ended its side already, or if [`Limits::linger`] is
+//! zero.
 //!
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
@@ -22,6 +24,7 @@
 //! | leaving | [`Limits::close`] | a byte leaves | [`Cause::WriteStall`] | a reset |
 //! | closing | [`Limits::close`] | a byte leaves | that of the close | a reset |
 //! | lingering | [`Limits::linger`] | nothing | that of the close | (it has got an end of file) |
+//! | failing | 100 ms | nothing | that of the failure | a reset |
 //! | ended | – | – | – | – |
 //!
 //! A move to another loop that finds no end in time is called off, and ends nothing. In a shutdown
@@ -66,6 +69,8 @@ pub(crate) enum Stage {
     Closing,
     /// The system has all output. Further bytes of the peer are dropped.
     Lingering,
+    /// It has failed, and its output is cancelled. The answers say how much of it was sent.
+    Failing,
     /// The descriptor is closed, or about to be.
     Ended,
 }
@@ -88,6 +93,8 @@ pub(crate) enum Step {
     CalledOff,
     /// The system has taken all output, and the peer has not ended its side.
     OutputTaken,
+    /// A failure, an abort or a limit ends it while output is in flight.
+    Fail,
     /// Nothing is left to do: the descriptor is closed or handed over.
     End,
 }
@@ -120,6 +127,8 @@ impl Stage {
             (Closing, Step::OutputTaken) => Lingering,
             (Ended, _) => return None,
             (_, Step::End) => Ended,
+            (Failing, _) => return None,
+            (_, Step::Fail) => Failing,
             _ => return None,
         })
     }
@@ -129,7 +138,9 @@ impl Stage {
         match self {
             Stage::Open | Stage::HalfClosed => StageClock::OfOpen,
             Stage::Leaving | Stage::Closing => StageClock::OfEnd,
-            Stage::Connecting | Stage::Handshake | Stage::Lingering => StageClock::OfOperation,
+            Stage::Connecting | Stage::Handshake | Stage::Lingering | Stage::Failing => {
+                StageClock::OfOperation
+            }
             Stage::Ended => StageClock::None,
         }
     }
@@ -140,7 +151,8 @@ impl Stage {
             Stage::Connecting | Stage::Handshake => Phase::Connecting,
             Stage::Open | Stage::HalfClosed => Phase::Open,
             Stage::Leaving => Phase::Detaching,
-            Stage::Closing | Stage::Ended => Phase::Closing,
+            // What it was doing when it failed is noted elsewhere.
+            Stage::Closing | Stage::Failing | Stage::Ended => Phase::Closing,
             Stage::Lingering => Phase::Lingering,
         }
     }
@@ -151,36 +163,43 @@ mod tests {
     use super::Stage::*;
     use super::*;
 
-    const STAGES: [Stage; 8] =
-        [Open, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering, Ended];
+    const STAGES: [Stage; 9] =
+        [Open, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering, Failing, Ended];
 
     /// The next stage for every pair of a stage and a step; a stage that stays stands as itself.
     #[test]
     fn every_stage_and_step_are_in_the_table() {
+        let lasts = |first: [Stage; 7]| {
+            let mut all = [Failing; 9];
+            all[..7].copy_from_slice(&first);
+            all[8] = Ended;
+            all
+        };
         let table = [
             (
                 Step::Connected,
-                [Open, HalfClosed, Open, Handshake, Leaving, Closing, Lingering, Ended],
+                lasts([Open, HalfClosed, Open, Handshake, Leaving, Closing, Lingering]),
             ),
             (
                 Step::Agreed,
-                [Open, HalfClosed, Connecting, Open, Leaving, Closing, Lingering, Ended],
+                lasts([Open, HalfClosed, Connecting, Open, Leaving, Closing, Lingering]),
             ),
             (
                 Step::SideEnded,
-                [HalfClosed, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering, Ended],
+                lasts([HalfClosed, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering]),
             ),
-            (Step::Close, [Closing, Closing, Closing, Closing, Leaving, Closing, Lingering, Ended]),
-            (Step::Leave, [Leaving, Leaving, Leaving, Leaving, Leaving, Closing, Lingering, Ended]),
+            (Step::Close, lasts([Closing, Closing, Closing, Closing, Leaving, Closing, Lingering])),
+            (Step::Leave, lasts([Leaving, Leaving, Leaving, Leaving, Leaving, Closing, Lingering])),
             (
                 Step::CalledOff,
-                [Open, HalfClosed, Connecting, Handshake, Open, Closing, Lingering, Ended],
+                lasts([Open, HalfClosed, Connecting, Handshake, Open, Closing, Lingering]),
             ),
             (
                 Step::OutputTaken,
-                [Open, HalfClosed, Connecting, Handshake, Leaving, Lingering, Lingering, Ended],
+                lasts([Open, HalfClosed, Connecting, Handshake, Leaving, Lingering, Lingering]),
             ),
-            (Step::End, [Ended; 8]),
+            (Step::Fail, lasts([Failing; 7])),
+            (Step::End, [Ended; 9]),
         ];
         for (step, after) in table {
             for (stage, after) in STAGES.into_iter().zip(after) {
@@ -207,7 +226,8 @@ mod tests {
             Leaving => 4,
             Closing => 5,
             Lingering => 6,
-            Ended => 7,
+            Failing => 7,
+            Ended => 8,
         };
         for stage in STAGES {
             for step in [
@@ -217,6 +237,7 @@ mod tests {
                 Step::Close,
                 Step::Leave,
                 Step::OutputTaken,
+                Step::Fail,
                 Step::End,
             ] {
                 if let Some(next) = stage.next(step) {

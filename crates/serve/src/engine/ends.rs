@@ -11,8 +11,8 @@ use crate::engine::events::{Gone, Pending};
 use crate::engine::requests::Request;
 use crate::log::LogEvent;
 use crate::parts::table::{
-    ABORT, Active, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT,
-    SHUTTING, STOPPED, THROTTLED, session_of,
+    ABORT, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT, SHUTTING,
+    STOPPED, THROTTLED, session_of,
 };
 use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
@@ -271,29 +271,6 @@ impl<S> Engine<S> {
         self.abort_as(self.table.id(index), cause);
     }
 
-    /// Ends a connection at once.
-    pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
-        if let Some(at) = self.session_at(index) {
-            return self.end_session(watcher, index, at, cause);
-        }
-        let source = self.table.place(index).source;
-        let queued = self.queued(watcher, index);
-        let unsent = |active: &Active| active.unsent + active.corked > 0 || active.files.is_some();
-        // A proxy learns by the reset that the server has not seen its client. (One that has ended
-        // its side has only looked whether the server is there.)
-        let place = self.table.place(index);
-        let was_not_seen = place.stage == Stage::Handshake && cause != Cause::Eof;
-        let has_unsent = queued > 0 || self.table.active_of(index).is_some_and(|a| unsent(a));
-        if has_unsent || was_not_seen {
-            reset_at_close(watcher, source);
-        }
-        watcher.abort(source);
-        if self.files_of(index).is_some() {
-            self.drop_files(watcher, index);
-        }
-        self.end_connection(watcher, index, cause, queued);
-    }
-
     /// Ends the engine: closes its listeners and its datagram sockets, ends every connection at
     /// once with [`Cause::Shutdown`], drops jobs that have not begun, and refuses what other
     /// threads ask for. The last events follow: take them out with
@@ -303,7 +280,8 @@ impl<S> Engine<S> {
     /// time. A drop of the engine alone cannot do this: the sources are the watcher's.
     ///
     /// To send the output of the connections first, [`close`](Engine::close) them, and wait until
-    /// the engine is empty.
+    /// the engine is empty. The `unsent` of this call's events counts all bytes of the writes that
+    /// the system has not answered for.
     ///
     /// ```
     /// use windlass::{Watcher, net::ListenOptions};
@@ -330,11 +308,11 @@ impl<S> Engine<S> {
             // A descriptor that is the program's already goes to it.
             if place.stage != Stage::Ended {
                 self.note_cause(id.index(), Cause::Shutdown);
-                self.fail(watcher, id.index(), Cause::Shutdown);
+                self.fail_at_once(watcher, id.index(), Cause::Shutdown);
             }
         }
         for index in self.entrance.transports.indices() {
-            self.fail(watcher, index, Cause::Shutdown);
+            self.fail_at_once(watcher, index, Cause::Shutdown);
         }
         self.close_inbox_unless(|_| false);
         for request in std::mem::take(&mut self.work.wanted) {
@@ -397,9 +375,12 @@ impl<S> Engine<S> {
     }
 
     /// What a connection was doing.
-    fn phase(&mut self, index: u32) -> Phase {
+    pub(crate) fn phase(&mut self, index: u32) -> Phase {
         let place = self.table.place(index);
         let (mut stage, flags) = (place.stage, place.flags);
+        if let Some(failing) = self.table.active_of(index).and_then(|a| a.failing.as_ref()) {
+            return failing.phase;
+        }
         if flags & CONNECTING != 0 {
             return Phase::Connecting;
         }
@@ -417,6 +398,12 @@ impl<S> Engine<S> {
 
     /// Releases the active part of a connection that ends or leaves.
     fn let_go(&mut self, index: u32) {
+        self.hold_nothing(index);
+        self.table.release(index);
+    }
+
+    /// Nothing in memory belongs any more to a connection that ends or leaves.
+    pub(crate) fn hold_nothing(&mut self, index: u32) {
         let holders = self.table.hold_nothing(index);
         self.change_holders(holders);
         let place = self.table.place_mut(index);
@@ -428,7 +415,6 @@ impl<S> Engine<S> {
                 self.log(LogEvent::Unthrottled { used, limit });
             }
         }
-        self.table.release(index);
     }
 
     /// Starts the clock of an end anew: the time before was not spent on the end.

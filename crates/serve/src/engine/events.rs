@@ -174,8 +174,10 @@ impl<S: Default> Engine<S> {
         }
         let place = self.table.find(index, completion.source)?;
         let flags = place.flags;
-        if place.stage == Stage::Handshake {
-            return self.handshake_read(watcher, index, completion);
+        match place.stage {
+            Stage::Handshake => return self.handshake_read(watcher, index, completion),
+            Stage::Failing => return self.answered(watcher, index, completion),
+            _ => {}
         }
         self.take_other(watcher, index, flags, completion)
     }

@@ -223,7 +223,7 @@ impl<S> Engine<S> {
         self.note_progress(watcher, index, queued);
         let id = self.table.id(index);
         while self.send_piece(watcher, index) {}
-        if !self.table.lives(id) {
+        if !self.table.lives(id) || self.table.place(index).stage == Stage::Failing {
             return false;
         }
         self.drained(watcher, index);
@@ -309,13 +309,14 @@ impl<S> Engine<S> {
     ) -> Option<Event<S>> {
         let id = self.table.id(index);
         self.dirty(index);
+        let fails = self.table.place(index).stage == Stage::Failing;
         let active = self.table.active_of(index)?;
         let files = active.files.as_deref_mut()?;
         let current = files.current.as_mut()?;
         current.in_flight = false;
         let sent = current.from + completion.bytes() as u64;
         let (failed, is_whole) = (completion.error_kind(), sent == current.at);
-        if failed.is_none() && is_whole && current.at < current.end {
+        if failed.is_none() && is_whole && current.at < current.end && !fails {
             return None;
         }
         let (file, len, unsent) = (current.file, current.len, current.end - sent);
@@ -325,6 +326,9 @@ impl<S> Engine<S> {
         active.unsent = active.unsent.saturating_add(unsent as usize);
         // It closes the file. A thread that reads it ends first.
         watcher.abort(file);
+        if fails {
+            return None;
+        }
         match failed {
             // The failed write before it has made its completion first.
             Some(ErrorKind::Torn) => self.fail_later(index, Cause::Rejected),

@@ -10,7 +10,7 @@
 //! output.rs    writes: one for each connection and turn
 //! files.rs     files among the writes
 //! ends.rs      closes, half-closes, detaches
-//! linger.rs    the last part of a close
+//! linger.rs    the last part of a close              failing.rs  the end of those that fail
 //! datagram.rs  datagram sockets
 //! sessions.rs  the peers of datagram sockets as connections
 //! clients.rs   connected datagram sockets             dial.rs  connections for other threads
@@ -30,6 +30,7 @@ mod deadlines;
 mod dial;
 mod ends;
 mod events;
+mod failing;
 mod files;
 mod handshake;
 pub(crate) mod jobs;

@@ -211,7 +211,7 @@ impl<S> Engine<S> {
     /// }
     /// ```
     pub fn charge(&mut self, id: Id, bytes: usize) -> bool {
-        let is_gone = |place: &Place<S>| place.stage == Stage::Ended;
+        let is_gone = |place: &Place<S>| place.stage >= Stage::Failing;
         if self.table.get(id).is_none_or(is_gone) || self.is_session(id) {
             return false;
         }

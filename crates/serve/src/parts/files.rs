@@ -60,6 +60,19 @@ impl Files {
         self.outside().saturating_add(queued)
     }
 
+    /// Drops what waits behind the file in flight. Returns how many bytes that was.
+    pub(crate) fn drop_queue(&mut self) -> usize {
+        // What is left of the file in flight is counted when the answer comes.
+        let left = self.current.as_ref().filter(|current| current.in_flight);
+        let left = left.map_or(0, |current| current.end - current.at);
+        self.rest -= left;
+        let dropped = self.outside();
+        self.queue.clear();
+        (self.bytes, self.rest, self.memory, self.corked) = (0, left, 0, 0);
+        self.count = usize::from(self.current.is_some());
+        dropped
+    }
+
     /// How many bytes of buffers can be submitted now. `corked` bytes are behind all files.
     pub(crate) fn sendable(&self, corked: usize) -> usize {
         if self.current.is_some() {

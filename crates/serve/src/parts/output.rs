@@ -80,6 +80,16 @@ impl Active {
         Buf::list(self.parts.drain(..))
     }
 
+    /// Drops all that was written in this turn and what is held back of the input, because the
+    /// connection fails. Returns how many bytes of output it was.
+    pub(crate) fn drop_output(&mut self) -> usize {
+        self.parts.clear();
+        self.copied.clear();
+        self.held.clear();
+        (self.queued, self.held_bytes, self.by_program) = (0, 0, 0);
+        std::mem::take(&mut self.corked)
+    }
+
     pub(crate) fn uncork_more<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Buf {
         if self.parts.is_empty() {
             let bytes = &self.copied[..];

@@ -12,7 +12,7 @@ use crate::parts::heads::{CHUNK, Head, Heads};
 use crate::parts::kept::KeptInput;
 use crate::parts::side::StreamSide;
 use crate::stage::{Stage, Step};
-use crate::words::cause::Cause;
+use crate::words::cause::{Cause, Phase};
 use crate::words::id::{Id, LOOP_BITS};
 
 /// No place in a table.
@@ -157,12 +157,24 @@ pub(crate) struct Active {
     pub(crate) cause: Option<Cause>,
     /// Bytes of failed writes.
     pub(crate) unsent: usize,
+    /// What is known of its failure, while answers about its output are to come.
+    pub(crate) failing: Option<Failing>,
     /// Whether it has a write deadline, which goes when the output is sent.
     pub(crate) timed: bool,
     /// Where its bytes go, if the program has made a stream of it.
     pub(crate) stream: Option<Arc<dyn StreamSide>>,
     /// The files that it sends, and the output between them.
     pub(crate) files: Option<Box<Files>>,
+}
+
+/// A connection that has failed while output was in flight.
+pub(crate) struct Failing {
+    /// What it was doing.
+    pub(crate) phase: Phase,
+    /// The wait whose completion comes behind the answers.
+    pub(crate) wait: Ticket,
+    /// How many bytes are not sent if the system has taken none of those in flight.
+    pub(crate) most: usize,
 }
 
 impl Active {
@@ -596,7 +608,7 @@ impl Active {
             self.held = VecDeque::new();
         }
         (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
-        (self.since, self.cause) = (None, None);
+        (self.since, self.cause, self.failing) = (None, None, None);
         (self.drain, self.timed, self.by_program) = (None, false, 0);
         (self.charged, self.holding) = (0, 0);
         (self.stream, self.files, self.kept) = (None, None, None);

@@ -230,7 +230,8 @@ pub struct Closed<S> {
     pub id: Id,
     /// Why it ended.
     pub cause: Cause,
-    /// How many bytes of output the kernel had not taken. Bytes that it took can still get lost.
+    /// How many bytes of output the kernel has not taken, as
+    /// [`Event::Closed`](crate::Event::Closed) counts them. Bytes that it took can still get lost.
     pub unsent: usize,
     /// What the connection was doing when it ended.
     pub phase: Phase,

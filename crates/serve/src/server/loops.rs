@@ -545,7 +545,7 @@ impl<H: Handler> ServerLoop<H> {
     fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let (id, amount) = (self.engine.id_at(index), self.engine.sendable(index));
         self.engine.send(watcher, index);
-        if amount > 0 && self.engine.state(id).is_some() {
+        if amount > 0 && self.engine.has_not_failed(id) {
             let remaining = self.engine.waiting(id);
             self.call(index, |handler, c| handler.postwrite(c, amount, remaining));
             if self.engine.state(id).is_some() && self.engine.sendable(index) > 0 {

@@ -40,7 +40,8 @@ pub struct Unfinished {
     pub phase: Phase,
     /// How long it was open, in steps of 100 ms; zero if it never opened.
     pub age: Duration,
-    /// How many bytes of output the kernel had not taken.
+    /// How many bytes of output the kernel has not taken, as
+    /// [`Event::Closed`](crate::Event::Closed) counts them.
     pub unsent: usize,
 }
 

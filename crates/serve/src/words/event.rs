@@ -52,9 +52,14 @@ pub enum Event<S> {
         id: Id,
         /// Why it ended: the first cause.
         cause: Cause,
-        /// How many bytes of output the kernel had not taken, with those of files. If there are
-        /// any, the peer gets a reset and no end of file (over TCP), and bytes that the kernel has
-        /// taken can get lost, too.
+        /// How many bytes of output the kernel has not taken, with those of files: of all writes
+        /// that the engine took and has not handed back. The engine cancels writes in flight and
+        /// waits for their answers, so the number is exact. It is too high, and never too low, if
+        /// the kernel does not answer within 100 ms, and after [`Engine::end`], which does not
+        /// wait. Then it counts all bytes of the writes without an answer.
+        ///
+        /// If there are any, the peer gets a reset and no end of file (over TCP), and bytes that
+        /// the kernel has taken can get lost, too.
         unsent: usize,
         /// What the connection was doing when it ended.
         phase: Phase,

@@ -95,6 +95,20 @@ impl Harness for Faulty {
     }
 }
 
+/// A simulated network that behaves, with a kernel that completes reads and writes.
+pub struct Completing;
+
+impl Harness for Completing {
+    type Driver = windlass::driver::Auto;
+    const NAME: &'static str = "completes";
+    const VIRTUAL: bool = true;
+    fn watcher(builder: Builder) -> Watcher<Self::Driver> {
+        let sim = Sim::new(seed());
+        sim.set_completing(true);
+        Watcher::simulated_with(&sim, builder.config())
+    }
+}
+
 /// The seed of the faults: `WINDLASS_SEED`, or always the same.
 pub fn seed() -> u64 {
     std::env::var("WINDLASS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7)
@@ -107,6 +121,15 @@ macro_rules! every_driver {
         $crate::systems_drivers! { $($body)* }
         $crate::stamp! { #[cfg(all())] sim Simulated: $($body)* }
         $crate::stamp! { #[cfg(all())] faults Faulty: $($body)* }
+    };
+}
+
+/// Stamps tests for every driver, and for both kinds of kernel in the simulation.
+#[macro_export]
+macro_rules! every_kernel {
+    ($($body:ident)*) => {
+        $crate::every_driver! { $($body)* }
+        $crate::stamp! { #[cfg(all())] completes Completing: $($body)* }
     };
 }
 
