@@ -11,11 +11,13 @@ use common::Harness;
 use common::engine::Loop;
 use common::turns::Turns;
 use windlass::driver::{Driver, OpCode};
+use windlass::net::SocketOption;
 use windlass::sim::{Faults, Sim};
 use windlass::{Done, Op, Source, Watcher};
 use windlass_serve::{Cause, Config, Id, Limits};
 
 every_kernel! {
+    a_close_that_a_failed_write_tears_leaves_no_socket
     what_the_kernel_has_taken_is_not_unsent
     an_end_without_output_in_flight_comes_at_once
     the_figure_at_the_end_of_the_engine_is_never_too_low
@@ -144,6 +146,25 @@ fn the_figure_at_the_end_of_the_engine_is_never_too_low<T: Harness>() {
         }
         assert!(heard(&mut l, client) + unsent >= OUTPUT);
     }
+}
+
+/// A write fails behind which the close waits already. The socket stayed on the watcher for ever.
+fn a_close_that_a_failed_write_tears_leaves_no_socket<T: Harness>() {
+    let limits = Limits::new().linger(Duration::ZERO).cap(OUTPUT);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let before = l.watcher.counters().sources;
+    let (client, id) = l.pair();
+    l.engine.write(id, vec![7; OUTPUT]).expect("the connection takes it");
+    assert!(l.engine.close(id));
+    l.engine.flush(&mut l.watcher);
+    l.run_for(Duration::from_millis(50));
+    assert!(l.queued(id) > 0 && l.queued(id) < OUTPUT, "a part of the write is out");
+    l.watcher.set_option(client, SocketOption::Linger(Some(Duration::ZERO))).expect("the option");
+    l.watcher.abort(client);
+    l.until("it has ended", |l| !l.ends.is_empty());
+    assert!(l.ends[0].1 > 0, "{:?}", l.ends);
+    l.run_for(Duration::from_millis(200));
+    assert_eq!((l.ends.len(), l.watcher.counters().sources), (1, before));
 }
 
 /// Each byte counts once, wherever it waits: at the watcher, in a file, or between files.

@@ -255,8 +255,11 @@ impl<S: Default> Engine<S> {
                 None
             }
             OpCode::Close => {
-                // However it ended, the source is gone.
-                self.end_connection(watcher, index, Cause::Closed, 0);
+                match completion.result {
+                    Ok(_) => self.end_connection(watcher, index, Cause::Closed, 0),
+                    // A write before it has failed, or other code has ended the source.
+                    Err(_) => self.fail(watcher, index, Cause::Closed),
+                }
                 None
             }
             OpCode::Timer => {
