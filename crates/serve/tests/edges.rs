@@ -388,7 +388,7 @@ fn a_sweep_in_place_of_a_refused_wait_lets_a_detach_go_on<T: Harness>() {
     assert!(l.engine.detach(id));
     l.engine.flush(&mut l.watcher);
     read_all(&mut l, client);
-    l.until("it is detached", |l| l.told.contains(&"other"));
+    l.until("it is detached", |l| l.told.contains(&"detached"));
     assert!(l.ends.is_empty());
 }
 

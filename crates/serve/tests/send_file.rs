@@ -53,9 +53,14 @@ systems_modes! {
 }
 
 mod engine {
-    use super::{a_file_for_an_ended_connection_comes_back, a_refused_operation_closes_the_file};
+    use super::{
+        a_file_for_an_ended_connection_comes_back, a_file_that_is_not_all_sent_is_not_told,
+        a_refused_operation_closes_the_file, a_sent_file_is_told_before_the_end,
+    };
 
     crate::systems_drivers! {
+        a_sent_file_is_told_before_the_end
+        a_file_that_is_not_all_sent_is_not_told
         a_refused_operation_closes_the_file
         a_file_for_an_ended_connection_comes_back
     }
@@ -329,8 +334,9 @@ fn a_close_waits_for_the_file<T: Setting>() {
     scene.hear(client);
     scene.until("the end has come", |s| s.client(client).is_over());
     assert!(scene.client(client).heard == [b"before", &bytes[..], b"after"].concat());
-    let (cause, unsent, _) = end_of::<T>(&mut scene);
+    let (cause, unsent, sent) = end_of::<T>(&mut scene);
     assert_eq!((cause, unsent, file.left(0)), (Cause::Closed, 0, 0));
+    assert_eq!(sent, "before".len() + bytes.len() + "after".len(), "each `postwrite` came");
     scene.end();
 }
 
@@ -636,8 +642,9 @@ fn a_connection_moves_behind_its_file<T: Setting>() {
     assert!(scene.client(client).heard == [&bytes[..], b"aftermoved"].concat());
     assert_eq!(file.left(0), 0);
     scene.finish(client);
-    let (cause, unsent, _) = end_of::<T>(&mut scene);
+    let (cause, unsent, sent) = end_of::<T>(&mut scene);
     assert_eq!((cause, unsent), (Cause::Eof, 0));
+    assert_eq!(sent, bytes.len() + "aftermoved".len(), "each `postwrite` came");
     scene.end();
 }
 
@@ -768,4 +775,63 @@ fn a_file_for_an_ended_connection_comes_back<T: Harness>() {
     drop(stale);
     assert_eq!((on.engine.waiting_files(id), file.left(0)), (0, 0));
     on.watcher.abort(client);
+}
+
+/// However a connection ends, the files that the system has taken are told first, in their order.
+fn a_sent_file_is_told_before_the_end<T: Harness>() {
+    let file = Temporary::new(b"0123456789");
+    type Ends<D> = fn(&mut Loop<D>, Id) -> bool;
+    let ends: [(Ends<T::Driver>, &str); 5] = [
+        (|l, id| l.engine.close(id), "closed"),
+        (|l, id| l.engine.detach(id), "detached"),
+        (|l, id| l.engine.shutdown(id) && l.engine.detach(id), "detached"),
+        // The files go out in this flush, and their completions wait.
+        (|l, id| send_now(l) && l.engine.abort(id), "closed"),
+        (
+            |l, id| {
+                let now = Deadline::At(l.now());
+                send_now(l) && l.engine.set_read_deadline(id, now)
+            },
+            "closed",
+        ),
+    ];
+    for (at, (end, last)) in ends.into_iter().enumerate() {
+        let mut on = Loop::new::<T>(Config::new());
+        let (_client, id) = on.pair();
+        for range in [0..10, 3..3, 4..10] {
+            on.engine.send_file(id, file.open(), range).unwrap();
+        }
+        assert!(end(&mut on, id));
+        on.engine.flush(&mut on.watcher);
+        on.until("it has ended", |l| l.told.contains(&last));
+        let told = if at < 3 { 3 } else { 1 };
+        let mut expected = vec!["opened"];
+        expected.resize(1 + told, "file sent");
+        expected.push(last);
+        assert_eq!(on.told, expected, "end {at}");
+        assert_eq!((on.ends.iter().all(|end| end.1 == 6 * (at / 3)), file.left(0)), (true, 0));
+    }
+}
+
+fn send_now<D: windlass::driver::Driver>(l: &mut Loop<D>) -> bool {
+    l.engine.flush(&mut l.watcher);
+    true
+}
+
+/// Nor one that the system has nearly taken.
+fn a_file_that_is_not_all_sent_is_not_told<T: Harness>() {
+    let file = Temporary::new(&pattern(3 * MIB, 4));
+    let mut on = Loop::new::<T>(Config::new());
+    let (_client, id) = on.pair();
+    for range in [0..10, 0..3 * MIB as u64, 0..10] {
+        on.engine.send_file(id, file.open(), range).unwrap();
+    }
+    on.engine.flush(&mut on.watcher);
+    on.until("the first one is sent", |l| l.told.contains(&"file sent"));
+    on.run_for(Duration::from_millis(50));
+    assert!(on.engine.abort(id));
+    on.engine.flush(&mut on.watcher);
+    on.until("it has ended", |l| !l.ends.is_empty());
+    assert_eq!((on.told, file.left(0)), (vec!["opened", "file sent", "closed"], 0));
+    assert!(on.ends[0].1 > 10, "{:?}", on.ends);
 }

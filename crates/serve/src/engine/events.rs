@@ -355,7 +355,7 @@ impl<S: Default> Engine<S> {
                 Pending::ListenerAdded(added) => {
                     return Some(Event::ListenerAdded { added: *added });
                 }
-                Pending::EmptyFile(id) if self.delivers(id) => {
+                Pending::EmptyFile(id) if self.table.lives(id) => {
                     return Some(Event::FileSent { id, len: 0 });
                 }
                 Pending::EmptyFile(_) => {}

@@ -34,8 +34,8 @@ impl<S> Engine<S> {
     ///
     /// The engine closes the file when the part is sent, or when the connection has ended. To send
     /// one file to several connections, [clone](File::try_clone) it. When the system has taken the
-    /// whole part, [`Event::FileSent`] follows, and a [`Handler`](crate::Handler) gets
-    /// [`postwrite`](crate::Handler::postwrite).
+    /// whole part, [`Event::FileSent`] follows, before the last event of the connection, and a
+    /// [`Handler`](crate::Handler) gets [`postwrite`](crate::Handler::postwrite).
     ///
     /// Everything that waits for output waits for files, too: a close, a half-close, a detach, a
     /// move to a loop, the shutdown of the server. Each part that is sent counts as progress, for
@@ -326,24 +326,22 @@ impl<S> Engine<S> {
         active.unsent = active.unsent.saturating_add(unsent as usize);
         // It closes the file. A thread that reads it ends first.
         watcher.abort(file);
-        if fails {
-            return None;
+        if unsent == 0 {
+            return Some(Event::FileSent { id, len });
         }
         match failed {
+            _ if fails => {}
             // The failed write before it has made its completion first.
             Some(ErrorKind::Torn) => self.fail_later(index, Cause::Rejected),
             Some(kind) => {
                 self.forget_request(index);
                 self.write_failed(index, kind);
             }
-            None if !is_whole => {
+            // It had become shorter.
+            None => {
                 self.forget_request(index);
                 self.fail_later(index, Cause::FileEnded);
             }
-            None if !self.table.place(index).is_to_end() => {
-                return Some(Event::FileSent { id, len });
-            }
-            None => {}
         }
         None
     }

@@ -171,7 +171,7 @@ pub trait Handler: Sized {
     /// write. It is not called for datagrams.
     ///
     /// For a [file](Conn::send_file) it is called when the kernel has taken all `amount` bytes of
-    /// it, unless the connection closes or detaches. `remaining` does not include files.
+    /// it, also while the connection closes, detaches or fails. `remaining` does not include files.
     fn postwrite(
         &mut self,
         c: &mut Conn<'_, Self::State>,

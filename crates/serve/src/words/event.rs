@@ -82,8 +82,13 @@ pub enum Event<S> {
         /// [`Builder::buffer_size`]: windlass::Builder::buffer_size
         truncated: bool,
     },
-    /// The system has taken all bytes of a [file](Engine::send_file). The engine has closed it. (If
-    /// the connection closes or detaches, this event does not come.)
+    /// The system has taken all bytes of a [file](Engine::send_file). The engine has closed it.
+    ///
+    /// Each file whose last byte the system takes before the end of its connection has this event,
+    /// in the order of the files, and before the last event of the connection: also if the
+    /// connection closes, detaches, fails or is aborted. Those that have none are not sent, and
+    /// `unsent` of `Closed` counts what is left of them. [`Engine::end`] does not wait for the
+    /// system, and a part without bytes has no event if the connection fails in the same flush.
     FileSent {
         /// The connection.
         id: Id,
