@@ -442,7 +442,7 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & PAUSED != 0 {
             place.flags &= !PAUSED;
-            let flags = place.flags;
+            let (flags, limits) = (place.flags, self.config.limits);
             if flags & ENDED != 0
                 && let Some(active) = self.table.active_of(id.index())
             {
@@ -451,7 +451,7 @@ impl<S> Engine<S> {
             if flags & HELD != 0 {
                 self.told.pending.push_back(Pending::Held(id));
             }
-            if flags & READING != 0 && self.config.limits.idle.is_some() {
+            if flags & READING != 0 && limits.idle.or(limits.session_idle).is_some() {
                 // The read was in flight all the time, and so its idle time ran on.
                 self.request(Request::Idle(id));
             }
