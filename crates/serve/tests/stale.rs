@@ -16,17 +16,31 @@ use common::turns::Turns;
 use windlass::Op;
 use windlass::driver::Deadline;
 use windlass::net::SocketOption;
-use windlass_serve::{Cause, Config, Refusal};
+use windlass_serve::{Cause, Config, Id, Refusal};
 
 every_driver! {
     every_call_refuses_a_connection_that_has_ended
+    every_call_refuses_a_session_that_has_ended
     every_call_of_a_stream_says_that_its_connection_has_ended
 }
 
 fn every_call_refuses_a_connection_that_has_ended<T: Harness>() {
     let mut l = Loop::new::<T>(Config::new());
-    let remote = l.engine.remote(&mut l.watcher);
     let (_, id) = l.pair();
+    refuses_everywhere::<T>(l, id);
+}
+
+/// Its place is a TCP connection's then.
+fn every_call_refuses_a_session_that_has_ended<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new());
+    let id = l.engine.connect_datagram(l.address.clone(), ()).unwrap();
+    l.engine.flush(&mut l.watcher);
+    l.until("it is open", |l| l.opened == [id]);
+    refuses_everywhere::<T>(l, id);
+}
+
+fn refuses_everywhere<T: Harness>(mut l: Loop<T::Driver>, id: Id) {
+    let remote = l.engine.remote(&mut l.watcher);
     assert!(l.engine.abort(id));
     l.engine.flush(&mut l.watcher);
     l.until("it has ended", |l| l.ends.len() == 1);
@@ -44,7 +58,7 @@ fn every_call_refuses_a_connection_that_has_ended<T: Harness>() {
         assert_eq!(engine.write_slice(id, b"late"), Err(Refusal::Stale));
         assert!(!engine.pause(id) && !engine.resume(id) && !engine.wake(id));
         assert!(!engine.close(id) && !engine.shutdown(id) && !engine.abort(id));
-        assert!(!engine.detach(id));
+        assert!(!engine.detach(id) && !engine.charge(id, 1));
         assert!(!engine.set_option(id, SocketOption::Nodelay(true)));
         assert!(!engine.set_deadline(id, Deadline::After(Duration::ZERO)));
         assert!(!engine.set_read_deadline(id, Deadline::After(Duration::ZERO)));

@@ -12,7 +12,6 @@ use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::parts::table::{CONNECTING, MOST, READING, SESSION};
-use crate::sys::EMSGSIZE;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
 use crate::words::id::Id;
@@ -95,8 +94,8 @@ impl<S> Engine<S> {
 
     /// Makes the socket of a client.
     pub(crate) fn begin_client<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let Some(at) = self.table.session(id) else { return };
         let index = id.index();
-        let Some(at) = self.session_at(index) else { return };
         let to = self.udp.sessions.address(at);
         let cause = match to.ip() {
             None => Cause::Rejected,
@@ -119,13 +118,13 @@ impl<S> Engine<S> {
                 },
             },
         };
-        self.end_session(watcher, index, at, cause);
+        self.end_session(watcher, at, cause);
     }
 
     /// Begins to receive.
-    pub(crate) fn client_opened<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+    pub(crate) fn client_opened<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, at: u32) {
         self.table.begin(id.index(), watcher.now());
-        self.touch_session(watcher, id);
+        self.udp.sessions.touch(at, watcher.update_now());
         self.arm_expiry(watcher);
         // What the program has written so far leaves now.
         self.work.requests = true;
@@ -150,38 +149,25 @@ impl<S> Engine<S> {
         completion: Completion,
     ) -> Option<Event<S>> {
         let id = self.table.id(index);
+        let at = self.table.session(id)?;
         match completion.result {
             Ok(Done::Received { data, truncated, .. }) => {
                 self.counters.datagrams += 1;
                 self.counters.truncated_datagrams += u64::from(truncated);
                 self.receive_of_client(watcher, id);
-                self.touch_session(watcher, id);
-                self.hear(index, data)
+                self.udp.sessions.touch(at, watcher.update_now());
+                self.hear(at, data)
             }
             Ok(_) => None,
             Err(error) => {
-                match error.kind() {
-                    ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled => {}
-                    ErrorKind::Os(errno) => self.fail(watcher, index, Cause::Os(errno)),
-                    _ => self.fail(watcher, index, Cause::Rejected),
-                }
+                let cause = match error.kind() {
+                    ErrorKind::Aborted | ErrorKind::Closed | ErrorKind::Cancelled => return None,
+                    ErrorKind::Os(errno) => Cause::Os(errno),
+                    _ => Cause::Rejected,
+                };
+                self.end_session(watcher, at, cause);
                 None
             }
-        }
-    }
-
-    /// A send of a client has failed. The error may be the answer to an earlier datagram.
-    pub(crate) fn client_failed<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        id: Id,
-        failed: ErrorKind,
-    ) {
-        if let ErrorKind::Os(errno) = failed
-            && errno != EMSGSIZE
-            && self.is_session(id)
-        {
-            self.fail(watcher, id.index(), Cause::Os(errno));
         }
     }
 }

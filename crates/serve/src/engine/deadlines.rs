@@ -13,7 +13,7 @@ use windlass::{Op, Ticket, Watcher};
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{DEADLINE, Engine};
 use crate::parts::deadlines::Kind;
-use crate::parts::table::{ENDED, session_of};
+use crate::parts::table::ENDED;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -64,8 +64,9 @@ impl<S> Engine<S> {
     /// [`Cause::ReadTimeout`]. A session gets only the read deadline. False for a stale id.
     pub fn set_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         let deadline = deadline.into();
-        self.set_deadline_of(id, Kind::Read, deadline)
-            && (self.is_session(id) || self.set_deadline_of(id, Kind::Write, deadline))
+        let lives = self.set_deadline_of(id, Kind::Read, deadline);
+        self.set_deadline_of(id, Kind::Write, deadline);
+        lives
     }
 
     pub(crate) fn set_deadline_of(
@@ -74,13 +75,11 @@ impl<S> Engine<S> {
         kind: Kind,
         deadline: Option<Deadline>,
     ) -> bool {
-        let Some(place) = self.table.get(id) else { return false };
+        let is_write = kind == Kind::Write;
+        let place = if is_write { self.table.unless_session(id) } else { self.table.get(id) };
+        let Some(place) = place else { return false };
         if place.stage == Stage::Ended && place.source.is_none() {
             return true; // its last event waits
-        }
-        let is_write = kind == Kind::Write;
-        if is_write && session_of(place.active).is_some() {
-            return false;
         }
         let Some(deadline) = deadline else {
             self.clocks.deadlines.clear(id, kind);
@@ -156,7 +155,10 @@ impl<S> Engine<S> {
         let is_over = place.stage >= Stage::Leaving;
         match kind {
             Kind::Read if is_over || flags & ENDED != 0 => {}
-            Kind::Read => self.fail(watcher, index, Cause::ReadTimeout),
+            Kind::Read => match self.table.session(id) {
+                Some(at) => self.end_session(watcher, at, Cause::ReadTimeout),
+                None => self.fail(watcher, index, Cause::ReadTimeout),
+            },
             Kind::Write => {
                 if !is_over || self.waiting(id) > 0 {
                     return self.fail(watcher, index, Cause::WriteTimeout);

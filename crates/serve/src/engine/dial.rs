@@ -112,9 +112,10 @@ impl<S> Engine<S> {
         id: Id,
         handle: Handle,
     ) {
+        let Some(at) = self.table.session(id) else { return };
         let index = id.index();
         let Ok(source) = watcher.attach(handle) else {
-            return self.fail(watcher, index, Cause::Rejected);
+            return self.end_session(watcher, at, Cause::Rejected);
         };
         self.table.place_mut(index).source = source;
         let peer = match watcher.kind(source) {
@@ -127,8 +128,8 @@ impl<S> Engine<S> {
                 self.counters.attached += 1;
                 self.told.pending.push_back(Pending::Opened(id, peer.ip()));
             }
-            Err(Reason::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),
-            Err(_) => self.fail(watcher, index, Cause::Rejected),
+            Err(Reason::Os(errno)) => self.end_session(watcher, at, Cause::Os(errno)),
+            Err(_) => self.end_session(watcher, at, Cause::Rejected),
         }
     }
 }

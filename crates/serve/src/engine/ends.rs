@@ -12,7 +12,7 @@ use crate::engine::requests::Request;
 use crate::log::LogEvent;
 use crate::parts::table::{
     ABORT, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT, SHUTTING,
-    STOPPED, THROTTLED, session_of,
+    STOPPED, THROTTLED,
 };
 use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
@@ -60,10 +60,7 @@ impl<S> Engine<S> {
     /// for a stale id. The peer reads EOF, and can still send. The connection closes when the peer
     /// has shut down its output, too. A session [closes](Engine::close): UDP has no half-close.
     pub fn shutdown(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.get_mut(id) else { return false };
-        if session_of(place.active).is_some() {
-            return self.close(id);
-        }
+        let Some(place) = self.table.unless_session_mut(id) else { return self.close(id) };
         if !place.is_to_end() && place.flags & SHUTTING == 0 {
             place.advance(Step::SideEnded);
             place.flags |= SHUT;
@@ -79,10 +76,7 @@ impl<S> Engine<S> {
     /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`].
     /// False for a session, too: it has no descriptor of its own.
     pub fn detach(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.get_mut(id) else { return false };
-        if session_of(place.active).is_some() {
-            return false;
-        }
+        let Some(place) = self.table.unless_session_mut(id) else { return false };
         if !place.is_to_end() {
             place.advance(Step::Leave);
             self.begin_end_clock(id.index());
@@ -112,8 +106,8 @@ impl<S> Engine<S> {
     fn carry_out_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
         let (source, flags, stage) = (place.source, place.flags, place.stage);
-        if let Some(at) = session_of(place.active) {
-            return self.carry_out_session(watcher, index, at);
+        if let Some(at) = place.session() {
+            return self.carry_out_session(watcher, at);
         }
         if flags & ABORT != 0 {
             return self.fail(watcher, index, Cause::Aborted);
@@ -308,7 +302,10 @@ impl<S> Engine<S> {
             // A descriptor that is the program's already goes to it.
             if place.stage != Stage::Ended {
                 self.note_cause(id.index(), Cause::Shutdown);
-                self.fail_at_once(watcher, id.index(), Cause::Shutdown);
+                match self.table.session(id) {
+                    Some(at) => self.end_session(watcher, at, Cause::Shutdown),
+                    None => self.fail_at_once(watcher, id.index(), Cause::Shutdown),
+                }
             }
         }
         for index in self.entrance.transports.indices() {

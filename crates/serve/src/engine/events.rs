@@ -374,8 +374,8 @@ impl<S: Default> Engine<S> {
                 Pending::Take(moved) => self.outside.arrivals.push_back(moved),
                 Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
                 Pending::Heard(id, data) => {
-                    if self.table.lives(id)
-                        && let Some(event) = self.hear(id.index(), data)
+                    if let Some(at) = self.table.session(id)
+                        && let Some(event) = self.hear(at, data)
                     {
                         return Some(event);
                     }
@@ -472,7 +472,7 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let index = id.index();
-        if let Some(at) = self.session_at(index) {
+        if let Some(at) = place.session() {
             return self.next_held_datagram(id, at);
         }
         let active = self.table.active_of(index)?;

@@ -27,7 +27,7 @@ use crate::words::id::Id;
 const ANSWER_TIME: Duration = Duration::from_millis(100);
 
 impl<S> Engine<S> {
-    /// Ends a connection: at once if none of its output is in flight.
+    /// Ends a connection that is no session: at once if none of its output is in flight.
     pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
         let place = self.table.place(index);
         let (source, flags) = (place.source, place.flags);
@@ -39,7 +39,7 @@ impl<S> Engine<S> {
         let in_flight = flags & DRAINING != 0
             || self.files_of(index).is_some_and(Files::is_sending)
             || watcher.queued_bytes(source).unwrap_or(0) > 0;
-        if !in_flight || self.session_at(index).is_some() {
+        if !in_flight {
             return self.fail_at_once(watcher, index, cause);
         }
         let queued = self.queued(watcher, index);
@@ -50,7 +50,6 @@ impl<S> Engine<S> {
             return self.fail_with(watcher, index, cause, queued);
         };
         let phase = self.phase(index);
-        self.note_cause(index, cause);
         self.refuse_output_of_stream(index);
         self.unsweep(index);
         self.clocks.deadlines.forget(self.table.id(index));
@@ -58,6 +57,7 @@ impl<S> Engine<S> {
         place.flags |= ABORT;
         place.advance(Step::Fail);
         let active = self.activate(index);
+        active.cause.get_or_insert(cause);
         active.unsent += active.drop_output();
         let most = active.unsent + queued;
         active.failing = Some(Failing { phase, wait, most });
@@ -80,9 +80,6 @@ impl<S> Engine<S> {
         index: u32,
         cause: Cause,
     ) {
-        if let Some(at) = self.session_at(index) {
-            return self.end_session(watcher, index, at, cause);
-        }
         if self.table.place(index).stage == Stage::Failing {
             return self.end_failing(watcher, index, false);
         }

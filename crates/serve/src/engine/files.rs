@@ -96,7 +96,7 @@ impl<S> Engine<S> {
             return Err(Refusal::Stale);
         }
         let index = id.index();
-        if self.session_at(index).is_some() || self.work.has_files == Some(false) {
+        if self.table.session(id).is_some() || self.work.has_files == Some(false) {
             return Err(Refusal::Unsupported);
         }
         self.may_write(index, 0)?;

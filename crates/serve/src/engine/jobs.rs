@@ -319,12 +319,8 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         let only_waits = place.stage <= Stage::Closing
             && place.flags & (FINISHING | SHUT | SHUTTING | ABORT) == 0;
-        only_waits
-            && self.session_at(index).is_none()
-            && self
-                .jobs
-                .find(self.table.id(index))
-                .is_some_and(|queue| queue.has_ended || queue.holds())
+        let waits = |queue: &Queue<Then<S>>| queue.has_ended || queue.holds();
+        only_waits && self.jobs.find(self.table.id(index)).is_some_and(waits)
     }
 
     /// A connection ends: drops its jobs that have not begun, except those that must run.

@@ -241,8 +241,8 @@ impl<S: Default> Engine<S> {
     pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, origin: Origin) {
         self.opens(id);
         self.log_opened(id, origin);
-        if self.is_session(id) {
-            return self.client_opened(watcher, id);
+        if let Some(at) = self.table.session(id) {
+            return self.client_opened(watcher, id, at);
         }
         self.set_options_of_connection(watcher, id, false);
         self.begin(watcher, id);
@@ -577,14 +577,13 @@ impl<S> Engine<S> {
                 Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
-                Request::ConnectDatagram(id) if self.is_session(id) => {
-                    self.begin_client(watcher, id);
-                }
-                Request::ConnectDatagram(_) => {}
+                Request::ConnectDatagram(id) => self.begin_client(watcher, id),
                 Request::Receive(id) => self.receive_of_client(watcher, id),
-                Request::Idle(id) if self.is_session(id) => self.touch_session(watcher, id),
                 Request::Idle(id) => {
-                    if let (Some(idle), Some(source)) = (self.config.limits.idle, self.source(id)) {
+                    let idle = self.config.limits.idle;
+                    if let Some(at) = self.table.session(id) {
+                        self.udp.sessions.touch(at, watcher.update_now());
+                    } else if let (Some(idle), Some(source)) = (idle, self.source(id)) {
                         // Refused only if the source has ended. Then its read reports the end.
                         let _ = watcher.set_idle_timeout(source, Some(idle));
                     }

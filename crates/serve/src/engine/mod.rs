@@ -399,7 +399,7 @@ impl<S> Engine<S> {
 
     /// Whether datagrams wait that the kernel has not taken.
     pub(crate) fn sends_datagrams(&self) -> bool {
-        self.udp.datagrams.charged() + self.udp.sessions.charged() > 0
+        self.udp.datagrams.charged() + self.udp.sessions.charged > 0
     }
 
     /// Whether there is no connection.

@@ -17,8 +17,8 @@ impl<S> Engine<S> {
     /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
     /// connection.
     pub(crate) fn let_move(&mut self, id: Id, pack: Pack<S>) -> bool {
-        // A session has no descriptor of its own.
-        if !self.leaving.is_thread || !self.table.lives(id) || self.is_session(id) {
+        // A session of a bound socket has no descriptor of its own.
+        if !self.leaving.is_thread || self.table.unless_session(id).is_none() {
             return false;
         }
         if self.leaving.moves.iter().all(|one| one.id != id) {
@@ -220,6 +220,23 @@ mod tests {
         }
         engine.flush(watcher);
         told
+    }
+
+    /// A loop would take its descriptor for one of a stream.
+    #[test]
+    fn a_udp_client_stays_on_its_thread() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        engine.set_thread();
+        let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+        let id = engine.connect_datagram(peer, ()).unwrap();
+        engine.flush(&mut watcher);
+        while !turn(&mut watcher, &mut engine).contains(&"opened") {}
+        assert!(!engine.let_move(id, |state| Box::new(state)) && !engine.begin_move(id));
+        engine.begin_moves();
+        engine.flush(&mut watcher);
+        assert_eq!(engine.rest(), Rest::Stays);
+        engine.write(id, "it goes on").unwrap();
     }
 
     /// A move that took too long ended a healthy connection whose peer reads slowly.

@@ -68,8 +68,8 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
-        if self.session_at(index).is_some() {
-            return self.write_datagram(index, data);
+        if let Some(at) = self.table.place(index).session() {
+            return self.write_datagram(at, data);
         }
         let len = data.len();
         match self.may_write(index, len) {
@@ -124,8 +124,8 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     fn write_slice_more(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
-        if self.session_at(index).is_some() {
-            let written = self.write_datagram(index, Buf::from(bytes.to_vec()));
+        if let Some(at) = self.table.place(index).session() {
+            let written = self.write_datagram(at, Buf::from(bytes.to_vec()));
             return written.map_err(|refused| refused.reason);
         }
         self.may_write(index, bytes.len())?;
@@ -179,11 +179,11 @@ impl<S> Engine<S> {
     /// those of [files](Engine::send_file); 0 for a stale id. It may be too high: the kernel may
     /// have taken bytes since the engine last looked.
     pub fn waiting(&mut self, id: Id) -> usize {
-        if self.table.get(id).is_none() {
-            return 0;
-        }
-        if let Some(at) = self.session_at(id.index()) {
+        if let Some(at) = self.table.session(id) {
             return self.waiting_datagrams(at);
+        }
+        if !self.table.lives(id) {
+            return 0;
         }
         let queued = self.table.active_of(id.index()).map_or(0, |active| active.in_memory());
         queued + self.corked(id.index())
@@ -212,7 +212,7 @@ impl<S> Engine<S> {
     /// ```
     pub fn charge(&mut self, id: Id, bytes: usize) -> bool {
         let is_gone = |place: &Place<S>| place.stage >= Stage::Failing;
-        if self.table.get(id).is_none_or(is_gone) || self.is_session(id) {
+        if self.table.unless_session(id).is_none_or(is_gone) {
             return false;
         }
         let index = id.index();

@@ -113,11 +113,12 @@ impl<S> Engine<S> {
         let bytes = data.len() as u32;
         // From here on the loop's own charge counts.
         shared.discharge(id, bytes);
+        if let Some(at) = self.table.session(id) {
+            return self.queue_remote_datagram(at, data);
+        }
         let takes = |place: &Place<S>| !place.takes_no_output() || self.takes_answers(id.index());
         if !self.table.get(id).is_some_and(takes) {
             self.counters.stale_writes += 1;
-        } else if self.session_at(id.index()).is_some() {
-            self.queue_remote_datagram(id.index(), data);
         } else if bytes > 0 {
             self.memory.take(data.len());
             self.cork(id.index(), data);
@@ -187,7 +188,7 @@ impl<S> Drop for Engine<S> {
         }
         self.memory
             .budget
-            .change((self.udp.datagrams.charged() + self.udp.sessions.charged()) as u32, 0);
+            .change((self.udp.datagrams.charged() + self.udp.sessions.charged) as u32, 0);
     }
 }
 

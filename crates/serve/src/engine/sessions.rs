@@ -12,8 +12,9 @@ use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SENDS, SESSIONS};
 use crate::parts::datagrams::BOOKKEEPING;
 use crate::parts::sessions::{CLIENT, Peer, Sending, Session};
-use crate::parts::table::{ABORT, CONNECTING, HELD, NIL, PAUSED, READING, SESSION, session_of};
+use crate::parts::table::{ABORT, CONNECTING, HELD, NIL, PAUSED, Place, READING, SESSION};
 use crate::stage::Stage;
+use crate::sys::EMSGSIZE;
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
@@ -39,8 +40,7 @@ impl<S: Default> Engine<S> {
             self.udp.sessions.touch(at, now);
             let session = self.udp.sessions.get(at);
             session.spare = Some(from);
-            let index = session.index;
-            return self.hear(index, data);
+            return self.hear(at, data);
         }
         if self.entrance.refuses || self.udp.sessions.len() >= self.config.limits.sessions {
             self.counters.refused_datagrams += 1;
@@ -72,14 +72,10 @@ impl<S: Default> Engine<S> {
 }
 
 impl<S> Engine<S> {
-    /// The entry of the session that has a place, if it is a session.
-    #[inline]
-    pub(crate) fn session_at(&self, index: u32) -> Option<u32> {
-        session_of(self.table.place(index).active)
-    }
-
     /// Delivers a datagram to its session, or holds it back.
-    pub(crate) fn hear(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
+    pub(crate) fn hear(&mut self, at: u32, data: Buf) -> Option<Event<S>> {
+        let session = self.udp.sessions.get(at);
+        let index = session.index;
         let place = self.table.place(index);
         let flags = place.flags;
         if place.is_over() {
@@ -89,9 +85,7 @@ impl<S> Engine<S> {
         if flags & (PAUSED | HELD) == 0 {
             return Some(Event::Data { id: self.table.id(index), data });
         }
-        let at = self.session_at(index)?;
         let bytes = (data.len() + BOOKKEEPING) as u32;
-        let session = self.udp.sessions.get(at);
         if (session.held_bytes + bytes) as usize > self.config.limits.high
             || !self.memory.budget.try_charge(bytes, usize::MAX)
         {
@@ -121,9 +115,9 @@ impl<S> Engine<S> {
         Some(Event::Data { id, data })
     }
 
-    /// Writes a datagram to the session that has a place.
-    pub(crate) fn write_datagram(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
-        let (place, charged) = self.table.look(index);
+    /// Writes a datagram to a session.
+    pub(crate) fn write_datagram(&mut self, at: u32, data: Buf) -> Result<(), Refused<Buf>> {
+        let (place, charged) = self.table.look(self.udp.sessions.get(at).index);
         let bytes = u32::try_from(data.len() + BOOKKEEPING).unwrap_or(u32::MAX);
         let reason = if place.takes_no_output() {
             Refusal::Stale
@@ -132,22 +126,26 @@ impl<S> Engine<S> {
         } else if !self.memory.budget.try_charge(bytes, usize::MAX) {
             Refusal::Memory
         } else {
-            self.queue_datagram(index, data, bytes);
+            self.queue_datagram(at, data, bytes);
             return Ok(());
         };
         Err(Refused { value: data, reason })
     }
 
     /// A datagram of another thread, which had to pass the limits before it was queued.
-    pub(crate) fn queue_remote_datagram(&mut self, index: u32, data: Buf) {
+    pub(crate) fn queue_remote_datagram(&mut self, at: u32, data: Buf) {
+        if self.table.place(self.udp.sessions.get(at).index).takes_no_output() {
+            self.counters.stale_writes += 1;
+            return;
+        }
         let bytes = (data.len() + BOOKKEEPING) as u32;
         self.memory.budget.change(0, bytes);
-        self.queue_datagram(index, data, bytes);
+        self.queue_datagram(at, data, bytes);
     }
 
-    fn queue_datagram(&mut self, index: u32, data: Buf, bytes: u32) {
-        let Some(at) = self.session_at(index) else { return };
+    fn queue_datagram(&mut self, at: u32, data: Buf, bytes: u32) {
         let session = self.udp.sessions.get(at);
+        let index = session.index;
         session.charged += bytes;
         session.pending += 1;
         self.udp.sessions.charged += bytes as usize;
@@ -177,7 +175,7 @@ impl<S> Engine<S> {
             let len = data.len();
             let sending = Sending { id, charged: (len + BOOKKEEPING) as u32 };
             let place = self.table.get(id).filter(|place| place.flags & ABORT == 0);
-            let Some(at) = place.and_then(|place| session_of(place.active)) else {
+            let Some(at) = place.and_then(Place::session) else {
                 self.send_ended(sending, len, None);
                 continue;
             };
@@ -231,11 +229,13 @@ impl<S> Engine<S> {
         let sending = self.udp.sessions.in_flight[slot as usize];
         self.udp.sessions.vacant_sends.push(slot);
         self.send_ended(sending, len, failed);
-        if let Some(failed) = failed
-            && let Some(at) = self.table.get(sending.id).and_then(|place| session_of(place.active))
+        // The error may be the answer to an earlier datagram. Only a client has one peer.
+        if let Some(ErrorKind::Os(errno)) = failed
+            && errno != EMSGSIZE
+            && let Some(at) = self.table.session(sending.id)
             && self.udp.sessions.get(at).listener == CLIENT
         {
-            self.client_failed(watcher, sending.id, failed);
+            self.end_session(watcher, at, Cause::Os(errno));
         }
     }
 
@@ -247,7 +247,7 @@ impl<S> Engine<S> {
         self.memory.budget.change(sending.charged, 0);
         let Some(place) = self.table.get(sending.id) else { return };
         let (flags, stage) = (place.flags, place.stage);
-        let Some(at) = session_of(place.active) else { return };
+        let Some(at) = place.session() else { return };
         self.table.charge(sending.id.index(), sending.charged, 0);
         let session = self.udp.sessions.get(at);
         session.charged -= sending.charged;
@@ -262,23 +262,19 @@ impl<S> Engine<S> {
 
     /// Notes why a connection ends: the first cause counts.
     pub(crate) fn note_cause(&mut self, index: u32, cause: Cause) {
-        match self.session_at(index) {
+        match self.table.place(index).session() {
             Some(at) => self.udp.sessions.get(at).cause.get_or_insert(cause),
             None => self.activate(index).cause.get_or_insert(cause),
         };
     }
 
     /// Ends a session as the program has asked, after its datagrams are sent.
-    pub(crate) fn carry_out_session<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        index: u32,
-        at: u32,
-    ) {
-        if self.table.place(index).flags & ABORT != 0 {
-            self.end_session(watcher, index, at, Cause::Aborted);
-        } else if self.udp.sessions.get(at).pending == 0 {
-            self.end_session(watcher, index, at, Cause::Closed);
+    pub(crate) fn carry_out_session<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: u32) {
+        let session = self.udp.sessions.get(at);
+        if self.table.place(session.index).flags & ABORT != 0 {
+            self.end_session(watcher, at, Cause::Aborted);
+        } else if session.pending == 0 {
+            self.end_session(watcher, at, Cause::Closed);
         }
     }
 
@@ -286,14 +282,14 @@ impl<S> Engine<S> {
     pub(crate) fn end_session<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        index: u32,
         at: u32,
         cause: Cause,
     ) {
-        // Only a client has a source.
-        watcher.abort(self.table.place(index).source);
         let unsent = self.waiting_datagrams(at);
         let session = self.udp.sessions.remove(at);
+        let index = session.index;
+        // Only a client has a source.
+        watcher.abort(self.table.place(index).source);
         self.udp.sessions.charged -= session.held_bytes as usize;
         self.memory.budget.change(session.held_bytes, 0);
         // The charge to the budget goes when the sends have ended, or are dropped.
@@ -318,16 +314,9 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The idle time of a session begins again.
-    pub(crate) fn touch_session<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        if let Some(at) = self.session_at(id.index()) {
-            self.udp.sessions.touch(at, watcher.update_now());
-        }
-    }
-
     /// Whether the id is that of a session that lives.
     pub(crate) fn is_session(&self, id: Id) -> bool {
-        self.table.get(id).is_some_and(|place| session_of(place.active).is_some())
+        self.table.session(id).is_some()
     }
 
     /// Starts the timer of the session that expires next.
@@ -363,17 +352,16 @@ impl<S> Engine<S> {
             }
             let session = self.udp.sessions.get(at);
             let Some(heard) = session.heard else { return };
-            let index = session.index;
+            let place = self.table.place(session.index);
             let Some(due) = heard.checked_add(idle) else { return };
             if due > now {
                 // Not before a step has passed, so that sessions expire in groups.
                 return self.submit_expiry(watcher, Op::timer_at(due.max(now + idle / 16)));
             }
-            let place = self.table.place(index);
             if place.flags & PAUSED != 0 || place.is_over() {
                 self.udp.sessions.touch(at, now); // the program delays it, or it ends already
             } else {
-                self.end_session(watcher, index, at, Cause::Idle);
+                self.end_session(watcher, at, Cause::Idle);
             }
         }
         self.submit_expiry(watcher, Op::nop());

@@ -45,9 +45,9 @@ impl<S> Engine<S> {
     /// As `stream`, for an engine whose `Remote` exists.
     pub(crate) fn make_stream(&mut self, id: Id, waker: Waker) -> Option<Stream> {
         let shared = self.outside.shared.clone()?;
-        let (index, place) = (id.index(), self.table.get(id)?);
+        let (index, place) = (id.index(), self.table.unless_session(id)?);
         let flags = place.flags;
-        if place.is_to_end() || self.is_session(id) || self.stream_of(index).is_some() {
+        if place.is_to_end() || self.stream_of(index).is_some() {
             return None;
         }
         let limits = self.config.limits;

@@ -131,10 +131,6 @@ impl Sessions {
         self.all.len() - self.vacant.len() - self.clients
     }
 
-    pub(crate) fn charged(&self) -> usize {
-        self.charged
-    }
-
     pub(crate) fn get(&mut self, at: u32) -> &mut Session {
         self.all[at as usize].as_mut().expect("a place names a session that is there")
     }

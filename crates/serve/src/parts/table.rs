@@ -26,13 +26,6 @@ pub(crate) const FRESH: u32 = 1 << 31;
 /// never has an active part.
 pub(crate) const SESSION: u32 = 1 << 30;
 
-/// The entry of a session, by its `Place::active`.
-#[inline]
-pub(crate) fn session_of(active: u32) -> Option<u32> {
-    // `NIL` has the bit, too, and the one below.
-    (active >> 29 == SESSION >> 29).then_some(active & !SESSION)
-}
-
 /// The most places. The tokens of operations have higher numbers for other uses.
 pub(crate) const MOST: u32 = 1 << 24;
 
@@ -85,6 +78,13 @@ pub(crate) struct Place<S> {
 }
 
 impl<S> Place<S> {
+    /// The entry of a UDP session, if it is one.
+    #[inline]
+    pub(crate) fn session(&self) -> Option<u32> {
+        // `NIL` has the bit, too, and the one below.
+        (self.active >> 29 == SESSION >> 29).then_some(self.active & !SESSION)
+    }
+
     /// Whether the program gets no more data.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
@@ -343,6 +343,7 @@ impl<S> Table<S> {
     pub(crate) fn remove(&mut self, index: u32) -> Option<S> {
         let vacant = self.vacant;
         let place = self.place_mut(index);
+        debug_assert_eq!(place.active, NIL, "its active part or its session is gone before");
         let state = place.state.take();
         (place.source, place.active, place.flags) = (Source::NONE, vacant, 0);
         place.stage = Stage::Ended;
@@ -423,6 +424,20 @@ impl<S> Table<S> {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Place<S>> {
         if self.lives(id) { Some(self.place_mut(id.index)) } else { None }
+    }
+
+    /// The place of a connection that is no session; `None` for a stale id.
+    pub(crate) fn unless_session(&self, id: Id) -> Option<&Place<S>> {
+        self.get(id).filter(|place| place.session().is_none())
+    }
+
+    pub(crate) fn unless_session_mut(&mut self, id: Id) -> Option<&mut Place<S>> {
+        self.get_mut(id).filter(|place| place.session().is_none())
+    }
+
+    /// The entry of a session; `None` for a stale id, and for another connection.
+    pub(crate) fn session(&self, id: Id) -> Option<u32> {
+        self.get(id).and_then(Place::session)
     }
 
     #[inline]
