@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::net::{SocketAddr, UdpSocket};
+use std::task::Waker;
 use std::time::Duration;
 
 use common::Harness;
@@ -19,6 +21,12 @@ every_driver! {
     what_cannot_be_connected_ends_without_an_opening
     many_clients_of_one_peer
     a_full_watcher_changes_no_order
+}
+
+/// A simulated network lets every socket connect.
+mod refusals {
+    use super::a_refused_connect_ends_a_client_with_its_errno;
+    crate::systems_drivers! { a_refused_connect_ends_a_client_with_its_errno }
 }
 
 /// The token of the test's own operations.
@@ -119,6 +127,10 @@ fn a_client_is_answered_and_ends<T: Harness>() {
         pair.clients.write(id, said).unwrap();
     }
     assert_eq!(pair.clients.waiting(id), 8);
+    // It is no stream.
+    assert!(!pair.clients.detach(id) && !pair.clients.charge(id, 1));
+    assert!(pair.clients.stream(&mut pair.watcher, id, Waker::noop().clone()).is_none());
+    assert!(!pair.clients.set_write_deadline(id, None) && pair.clients.set_deadline(id, None));
     pair.clients.flush(&mut pair.watcher);
     pair.until("it is answered", |pair| pair.told.len() == 4);
     let told: Vec<&str> = pair.told.iter().map(|(_, said)| &**said).collect();
@@ -202,6 +214,25 @@ fn what_cannot_be_connected_ends_without_an_opening<T: Harness>() {
     assert_eq!(pair.ends[1], (aborted, Cause::Aborted, 0, 2));
     assert_eq!(pair.ends[2], (closed, Cause::Closed, 0, 3));
     assert!(pair.told.is_empty() && pair.clients.is_empty());
+    pair.until("nothing is charged", |pair| pair.clients.budget().used() == 0);
+}
+
+fn a_refused_connect_ends_a_client_with_its_errno<T: Harness>() {
+    // It needs an option of the socket.
+    let everyone = "255.255.255.255:9";
+    let refused = UdpSocket::bind("0.0.0.0:0").unwrap().connect(everyone).unwrap_err();
+    let errno = refused.raw_os_error().expect("an error of the system");
+    let mut pair = Pair::new::<T>(Limits::new());
+    let sources = pair.watcher.counters().sources;
+    let everyone: SocketAddr = everyone.parse().unwrap();
+    let id = pair.clients.connect_datagram(everyone, 4).unwrap();
+    pair.clients.write(id, "hello").unwrap();
+    pair.clients.flush(&mut pair.watcher);
+    pair.until("it has ended", |pair| pair.ends.len() == 1);
+    assert_eq!(pair.ends[0], (id, Cause::Os(errno), 5, 4));
+    assert!(pair.told.is_empty() && pair.clients.is_empty());
+    assert_eq!((pair.clients.counters().connected, pair.clients.counters().ends.failed), (0, 1));
+    assert_eq!(pair.watcher.counters().sources, sources, "its socket is closed");
     pair.until("nothing is charged", |pair| pair.clients.budget().used() == 0);
 }
 

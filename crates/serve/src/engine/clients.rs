@@ -1,17 +1,17 @@
 //! UDP clients: a connected socket, which is a session of its own.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use windlass::driver::Driver;
 use windlass::net::DatagramOptions;
-use windlass::{
-    Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Source, Watcher,
-};
+use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, SourceKind, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
-use crate::engine::requests::{Request, is_full};
-use crate::parts::table::{CONNECTING, MOST, READING, SESSION};
+use crate::engine::requests::{ClientSocket, Request, is_full};
+use crate::parts::sessions::{Peer, Session};
+use crate::parts::table::{CONNECTING, READING, SESSION};
 use crate::words::cause::Cause;
 use crate::words::event::Event;
 use crate::words::id::Id;
@@ -27,6 +27,11 @@ fn local(to: SocketAddr) -> SocketAddr {
         SocketAddr::V6(to) if to.ip().is_loopback() => (Ipv6Addr::LOCALHOST, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
+}
+
+/// The cause of a client that could not begin.
+fn cause_of(error: impl Into<io::Error>) -> Cause {
+    error.into().raw_os_error().map_or(Cause::Rejected, Cause::Os)
 }
 
 impl<S> Engine<S> {
@@ -50,11 +55,8 @@ impl<S> Engine<S> {
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.
     pub fn connect_datagram(&mut self, to: impl Into<Address>, state: S) -> Result<Id, S> {
-        if self.entrance.refuses || self.table.len >= MOST as usize {
-            return Err(state);
-        }
-        let id = self.insert_client(&to.into(), state);
-        self.request(Request::ConnectDatagram(id));
+        let id = self.insert_client(state)?;
+        self.request(Request::Client(id, ClientSocket::To(to.into())));
         Ok(id)
     }
 
@@ -73,52 +75,72 @@ impl<S> Engine<S> {
         state: S,
     ) -> Result<Id, (Handle, S)> {
         let handle = handle.into();
-        if self.entrance.refuses || self.table.len >= MOST as usize {
-            return Err((handle, state));
+        match self.insert_client(state) {
+            Ok(id) => {
+                self.request(Request::Client(id, ClientSocket::Given(handle)));
+                Ok(id)
+            }
+            Err(state) => Err((handle, state)),
         }
-        // A datagram without an address goes to the peer.
-        let id = self.insert_client(&Address::unspecified(), state);
-        self.request(Request::AttachDatagram(id, handle));
+    }
+
+    fn insert_client(&mut self, state: S) -> Result<Id, S> {
+        let id = self.insert_begun(CONNECTING | READING, state)?;
+        // A datagram without an address goes to the peer. Some systems refuse one with an address
+        // on a connected socket.
+        let peer = Peer::Other(Address::unspecified());
+        let at = self.udp.sessions.insert(Session::new(id.index(), None, peer));
+        self.table.place_mut(id.index()).active = SESSION | at;
         Ok(id)
     }
 
-    fn insert_client(&mut self, to: &Address, state: S) -> Id {
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING | READING, Some(state)) else {
-            unreachable!("there are fewer than 2^24")
+    /// Opens a client on a socket that is made here, or that the program has given.
+    pub(crate) fn begin_client<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        socket: ClientSocket,
+    ) {
+        let Some(at) = self.table.session(id) else { return };
+        let peer = match socket {
+            ClientSocket::To(address) => self.make_socket(watcher, id.index(), address),
+            ClientSocket::Given(handle) => self.take_socket(watcher, id.index(), handle),
         };
-        self.count_load(1);
-        let at = self.udp.sessions.insert_client(id.index(), to);
-        self.table.place_mut(id.index()).active = SESSION | at;
-        id
+        match peer {
+            Ok(peer) => self.told.pending.push_back(Pending::Opened(id, peer)),
+            Err(cause) => self.end_session(watcher, at, cause),
+        }
     }
 
-    /// Makes the socket of a client.
-    pub(crate) fn begin_client<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        let Some(at) = self.table.session(id) else { return };
-        let index = id.index();
-        let to = self.udp.sessions.address(at);
-        let cause = match to.ip() {
-            None => Cause::Rejected,
-            Some(ip) => match watcher.bind_datagram(local(ip), DatagramOptions::default()) {
-                Err(error) => error.raw_os_error().map_or(Cause::Rejected, Cause::Os),
-                Ok(source) => match watcher.connect_datagram(source, to) {
-                    Ok(()) => {
-                        self.table.place_mut(index).source = source;
-                        self.counters.connected += 1;
-                        self.told.pending.push_back(Pending::Opened(id, Some(ip)));
-                        return;
-                    }
-                    Err(reason) => {
-                        watcher.abort(source);
-                        match reason {
-                            Reason::Os(errno) => Cause::Os(errno),
-                            _ => Cause::Rejected,
-                        }
-                    }
-                },
-            },
-        };
-        self.end_session(watcher, at, cause);
+    fn make_socket<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        to: Address,
+    ) -> Result<Option<SocketAddr>, Cause> {
+        let ip = to.ip().ok_or(Cause::Rejected)?;
+        let source = watcher.bind_datagram(local(ip), DatagramOptions::default());
+        let source = source.map_err(cause_of)?;
+        self.table.place_mut(index).source = source;
+        watcher.connect_datagram(source, to).map_err(cause_of)?;
+        self.counters.connected += 1;
+        Ok(Some(ip))
+    }
+
+    fn take_socket<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        handle: Handle,
+    ) -> Result<Option<SocketAddr>, Cause> {
+        let source = watcher.attach(handle).map_err(|_| Cause::Rejected)?;
+        self.table.place_mut(index).source = source;
+        if watcher.kind(source) != Ok(SourceKind::Datagram) {
+            return Err(Cause::Rejected);
+        }
+        let peer = watcher.peer_address(source).map_err(cause_of)?;
+        self.counters.attached += 1;
+        Ok(peer.ip())
     }
 
     /// Begins to receive.

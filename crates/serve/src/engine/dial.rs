@@ -104,34 +104,6 @@ impl<S> Engine<S> {
         self.counters.attached += 1;
         self.told.pending.push_back(Pending::Opened(id, peer));
     }
-
-    /// Opens a UDP client of a datagram socket that the program has given.
-    pub(crate) fn begin_attached_client<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        id: Id,
-        handle: Handle,
-    ) {
-        let Some(at) = self.table.session(id) else { return };
-        let index = id.index();
-        let Ok(source) = watcher.attach(handle) else {
-            return self.end_session(watcher, at, Cause::Rejected);
-        };
-        self.table.place_mut(index).source = source;
-        let peer = match watcher.kind(source) {
-            Ok(SourceKind::Datagram) => watcher.peer_address(source),
-            Ok(_) => Err(Reason::Unsupported),
-            Err(reason) => Err(reason),
-        };
-        match peer {
-            Ok(peer) => {
-                self.counters.attached += 1;
-                self.told.pending.push_back(Pending::Opened(id, peer.ip()));
-            }
-            Err(Reason::Os(errno)) => self.end_session(watcher, at, Cause::Os(errno)),
-            Err(_) => self.end_session(watcher, at, Cause::Rejected),
-        }
-    }
 }
 
 /// Whether this is the errno of a socket without a connection.

@@ -314,13 +314,7 @@ impl<S> Engine<S> {
         options: ConnectOptions,
         state: S,
     ) -> Result<Id, S> {
-        if self.entrance.refuses || self.table.len >= MOST as usize {
-            return Err(state);
-        }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, Some(state)) else {
-            unreachable!("there are fewer than 2^24")
-        };
-        self.count_load(1);
+        let id = self.insert_begun(CONNECTING, state)?;
         let addresses = addresses.into_iter().map(Into::into).collect();
         self.request(Request::Connect(id, addresses, options));
         Ok(id)
@@ -337,14 +331,24 @@ impl<S> Engine<S> {
     /// down.
     pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
         let handle = handle.into();
-        if self.entrance.refuses || self.table.len >= MOST as usize {
-            return Err((handle, state));
+        match self.insert_begun(CONNECTING, state) {
+            Ok(id) => {
+                self.request(Request::Attach(id, handle));
+                Ok(id)
+            }
+            Err(state) => Err((handle, state)),
         }
-        let Some(id) = self.table.insert(Source::NONE, CONNECTING, Some(state)) else {
+    }
+
+    /// A place for a connection that the program begins. The state comes back if there is none.
+    pub(crate) fn insert_begun(&mut self, flags: u16, state: S) -> Result<Id, S> {
+        if self.entrance.refuses || self.table.len >= MOST as usize {
+            return Err(state);
+        }
+        let Some(id) = self.table.insert(Source::NONE, flags, Some(state)) else {
             unreachable!("there are fewer than 2^24")
         };
         self.count_load(1);
-        self.request(Request::Attach(id, handle));
         Ok(id)
     }
 
@@ -577,7 +581,6 @@ impl<S> Engine<S> {
                 Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
-                Request::ConnectDatagram(id) => self.begin_client(watcher, id),
                 Request::Receive(id) => self.receive_of_client(watcher, id),
                 Request::Idle(id) => {
                     let idle = self.config.limits.idle;
@@ -604,10 +607,7 @@ impl<S> Engine<S> {
                     }
                 }
                 Request::Attach(id, handle) => self.begin_attached(watcher, id, handle),
-                Request::AttachDatagram(id, handle) if self.is_session(id) => {
-                    self.begin_attached_client(watcher, id, handle);
-                }
-                Request::AttachDatagram(..) => {}
+                Request::Client(id, socket) => self.begin_client(watcher, id, socket),
             }
         }
         // A client that could not connect gives back the charges of its datagrams.

@@ -11,7 +11,8 @@ use crate::words::id::Id;
 pub(crate) enum Request {
     Connect(Id, Vec<Address>, ConnectOptions),
     Attach(Id, Handle),
-    AttachDatagram(Id, Handle),
+    /// A UDP client begins.
+    Client(Id, ClientSocket),
     Tick(Duration),
     /// The idle time of a connection begins again.
     Idle(Id),
@@ -27,13 +28,20 @@ pub(crate) enum Request {
     Sweep,
     /// It has refused the timer of the sessions.
     Expiry,
-    ConnectDatagram(Id),
     /// It has refused a receive of this client.
     Receive(Id),
     /// A deadline is new, or has passed.
     Deadlines,
     /// The connection of a job has ended.
     CancelJob(Ticket),
+}
+
+/// The socket of a UDP client.
+pub(crate) enum ClientSocket {
+    /// It is to be made, and connected to this address.
+    To(Address),
+    /// The program has it.
+    Given(Handle),
 }
 
 /// Whether the watcher has refused an operation that it may take after the next completions.

@@ -11,7 +11,7 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SENDS, SESSIONS};
 use crate::parts::datagrams::BOOKKEEPING;
-use crate::parts::sessions::{CLIENT, Peer, Sending, Session};
+use crate::parts::sessions::{Peer, Sending, Session};
 use crate::parts::table::{ABORT, CONNECTING, HELD, NIL, PAUSED, Place, READING, SESSION};
 use crate::stage::Stage;
 use crate::sys::EMSGSIZE;
@@ -58,9 +58,9 @@ impl<S: Default> Engine<S> {
             self.counters.refused_datagrams += 1;
             return None;
         };
-        let session = Session::new(id.index(), listener, known.1);
-        let session = Session { spare: Some(from), heard: Some(now), ..session };
-        let at = self.udp.sessions.insert(session);
+        let session = Session::new(id.index(), Some(listener), known.1);
+        let at = self.udp.sessions.insert(Session { spare: Some(from), ..session });
+        self.udp.sessions.touch(at, now);
         self.table.place_mut(id.index()).active = SESSION | at;
         self.table.begin(id.index(), now);
         self.counters.sessions += 1;
@@ -186,14 +186,8 @@ impl<S> Engine<S> {
                 waiting.push((id, data));
                 continue;
             }
-            let (source, to) = match session.listener {
-                // Some systems refuse an address on a connected socket.
-                CLIENT => (own, Address::unspecified()),
-                listener => {
-                    let to = session.spare.take().unwrap_or_else(|| session.peer.address());
-                    (self.entrance.listeners[listener], to)
-                }
-            };
+            let source = session.listener.map_or(own, |number| self.entrance.listeners[number]);
+            let to = session.spare.take().unwrap_or_else(|| session.peer.address());
             // A datagram is one buffer.
             let data = if data.parts().len() > 1 { Buf::from(data.into_vec()) } else { data };
             let slot = self.udp.sessions.vacant_sends.pop().unwrap_or_else(|| {
@@ -233,7 +227,7 @@ impl<S> Engine<S> {
         if let Some(ErrorKind::Os(errno)) = failed
             && errno != EMSGSIZE
             && let Some(at) = self.table.session(sending.id)
-            && self.udp.sessions.get(at).listener == CLIENT
+            && self.udp.sessions.get(at).listener.is_none()
         {
             self.end_session(watcher, at, Cause::Os(errno));
         }
@@ -307,7 +301,7 @@ impl<S> Engine<S> {
     /// Ends the sessions of a bound socket, which closes.
     pub(crate) fn close_sessions(&mut self, listener: usize) {
         let all = self.udp.sessions.all.iter().flatten();
-        let bound = all.filter(|session| session.listener == listener);
+        let bound = all.filter(|session| session.listener == Some(listener));
         let indices: Vec<u32> = bound.map(|session| session.index).collect();
         for index in indices {
             self.close_as(self.table.id(index), Cause::Shutdown);

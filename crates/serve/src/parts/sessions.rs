@@ -10,9 +10,6 @@ use crate::parts::table::NIL;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
-/// In place of the number of a socket: the session is a client, with a socket of its own.
-pub(crate) const CLIENT: usize = usize::MAX;
-
 /// The address of a peer. That of an internet peer takes no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
@@ -37,12 +34,13 @@ impl Peer {
 pub(crate) struct Session {
     /// Its place in the table of connections.
     pub(crate) index: u32,
-    /// The number of the socket among the listeners, or `CLIENT`.
-    pub(crate) listener: usize,
+    /// The number of the socket among the listeners. A client has none: its socket is its own, and
+    /// is connected to its peer.
+    pub(crate) listener: Option<usize>,
     pub(crate) peer: Peer,
     /// The memory of an address that has arrived, for the next answer.
     pub(crate) spare: Option<Address>,
-    /// When its last datagram arrived, or its client was connected. Before that it is in no list.
+    /// When its last datagram arrived, or it was connected. Before that it is in no list.
     pub(crate) heard: Option<Instant>,
     /// Its neighbours in the list.
     pub(crate) before: u32,
@@ -60,7 +58,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(index: u32, listener: usize, peer: Peer) -> Session {
+    pub(crate) fn new(index: u32, listener: Option<usize>, peer: Peer) -> Session {
         Session {
             index,
             listener,
@@ -91,8 +89,6 @@ pub(crate) struct Sessions {
     pub(crate) all: Vec<Option<Session>>,
     pub(crate) vacant: Vec<u32>,
     pub(crate) by_peer: HashMap<(usize, Peer), u32>,
-    /// How many of them are clients.
-    pub(crate) clients: usize,
     /// The ends of the list.
     pub(crate) first: u32,
     pub(crate) last: u32,
@@ -113,7 +109,6 @@ impl Default for Sessions {
             all: Vec::new(),
             vacant: Vec::new(),
             by_peer: HashMap::new(),
-            clients: 0,
             first: NIL,
             last: NIL,
             timer: None,
@@ -128,36 +123,24 @@ impl Default for Sessions {
 impl Sessions {
     /// How many there are, without clients.
     pub(crate) fn len(&self) -> usize {
-        self.all.len() - self.vacant.len() - self.clients
+        self.by_peer.len()
     }
 
     pub(crate) fn get(&mut self, at: u32) -> &mut Session {
         self.all[at as usize].as_mut().expect("a place names a session that is there")
     }
 
+    /// Adds a session that is in no list yet.
     pub(crate) fn insert(&mut self, session: Session) -> u32 {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.all.push(None);
             self.all.len() as u32 - 1
         });
-        let (is_known, key) = (session.heard.is_some(), (session.listener, session.peer.clone()));
-        self.all[at as usize] = Some(session);
-        if is_known {
-            self.by_peer.insert(key, at);
-            self.append(at);
+        if let Some(listener) = session.listener {
+            self.by_peer.insert((listener, session.peer.clone()), at);
         }
+        self.all[at as usize] = Some(session);
         at
-    }
-
-    /// Adds a client that connects.
-    pub(crate) fn insert_client(&mut self, index: u32, to: &Address) -> u32 {
-        self.clients += 1;
-        self.insert(Session::new(index, CLIENT, Peer::of(to)))
-    }
-
-    /// The address of a peer.
-    pub(crate) fn address(&mut self, at: u32) -> Address {
-        self.get(at).peer.address()
     }
 
     pub(crate) fn remove(&mut self, at: u32) -> Session {
@@ -165,9 +148,8 @@ impl Sessions {
             self.unlink(at);
         }
         let session = self.all[at as usize].take().expect("a place names a session that is there");
-        match session.listener {
-            CLIENT => self.clients -= 1,
-            listener => _ = self.by_peer.remove(&(listener, session.peer.clone())),
+        if let Some(listener) = session.listener {
+            self.by_peer.remove(&(listener, session.peer.clone()));
         }
         self.vacant.push(at);
         session
@@ -197,7 +179,7 @@ impl Sessions {
         }
     }
 
-    /// Begins the idle time of a session again.
+    /// Begins the idle time of a session, or begins it again.
     pub(crate) fn touch(&mut self, at: u32, now: Instant) {
         if self.get(at).heard.replace(now).is_none() {
             self.append(at);
