@@ -74,6 +74,7 @@ const SERVE: Floors = Floors {
                 "parts::proxy",
                 "parts::transport",
                 "parts::files",
+                "parts::allowances",
                 "parts::deadlines",
                 "parts::datagrams",
                 "parts::jobs",

@@ -427,6 +427,11 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Refusal::Unsupported)
     }
 
+    /// The idle timeout of a source, as it was set: `None` if it has none, or has ended.
+    fn idle_timeout(&self, source: Source) -> Option<Duration> {
+        None
+    }
+
     /// How long an embedding loop may sleep: zero when there is something to take.
     fn next_timeout(&mut self) -> Option<Duration>;
 

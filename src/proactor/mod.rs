@@ -386,6 +386,10 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.set_idle(source, timeout)
     }
 
+    fn idle_timeout(&self, source: Source) -> Option<Duration> {
+        self.idle_of(source)
+    }
+
     fn next_timeout(&mut self) -> Option<Duration> {
         if !self.sched.waits.is_empty() && self.sources.check_fork().is_ok() {
             // The program may have vacated slots or returned memory since the last turn.

@@ -325,6 +325,7 @@ impl Driver for Auto {
         peer_address(source: Source) -> Result<Address, Refusal>;
         now() -> Instant;
         is_in_flight(ticket: Ticket) -> Result<bool, Refusal>;
+        idle_timeout(source: Source) -> Option<Duration>;
         pollable() -> Result<BorrowedFd<'_>, Refusal>;
         counters() -> Counters;
     }

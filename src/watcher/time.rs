@@ -116,4 +116,10 @@ impl<D: Driver> Watcher<D> {
     ) -> Result<(), Refusal> {
         self.driver.set_idle_timeout(source, timeout)
     }
+
+    /// The [idle timeout](Watcher::set_idle_timeout) of a source, in the range in which it counts.
+    /// `None` if it has none, or has ended.
+    pub fn idle_timeout(&self, source: Source) -> Option<Duration> {
+        self.driver.idle_timeout(source)
+    }
 }

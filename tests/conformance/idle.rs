@@ -45,6 +45,7 @@ pub fn an_idle_source_ends_its_reads<H: Harness>() {
     let mut b = H::bench();
     let (here, there) = b.pair();
     set(&mut b, here, SHORT);
+    assert_eq!(b.watcher.idle_timeout(here), Some(SHORT));
     for op in [
         Op::read(here),
         Op::read(here).multishot(),
@@ -66,7 +67,9 @@ pub fn an_idle_source_ends_its_reads<H: Harness>() {
     }
     assert_eq!(b.watcher.counters().idle_timeouts, 6);
     // Without a timeout nothing ends.
+    assert_eq!(b.watcher.idle_timeout(there), None);
     b.watcher.set_idle_timeout(here, None).unwrap();
+    assert_eq!(b.watcher.idle_timeout(here), None);
     let read = b.submit(Op::read(here));
     b.pass(3 * SHORT + STEP);
     assert!(b.is_open(read), "it has no timeout any more");

@@ -144,7 +144,7 @@ pub enum LogEvent<'a> {
     ///
     /// [`Level::Warn`] for [`Cause::Shed`], [`Cause::Overflow`], [`Cause::WriteStall`],
     /// [`Cause::Rejected`], and for a shutdown that could not send all output. [`Level::Info`] for
-    /// [`Cause::Idle`], [`Cause::ConnectTimeout`], [`Cause::ReadTimeout`] and
+    /// [`Cause::Idle`], [`Cause::TooSlow`], [`Cause::ConnectTimeout`], [`Cause::ReadTimeout`] and
     /// [`Cause::WriteTimeout`]. [`Level::Debug`] for other causes.
     Closed {
         /// The connection.
@@ -388,9 +388,11 @@ impl LogEvent<'_> {
             LogEvent::Closed { cause, unsent, .. } => match cause {
                 Cause::Shed | Cause::Overflow | Cause::WriteStall | Cause::Rejected => Level::Warn,
                 Cause::Shutdown if *unsent > 0 => Level::Warn,
-                Cause::Idle | Cause::ConnectTimeout | Cause::ReadTimeout | Cause::WriteTimeout => {
-                    Level::Info
-                }
+                Cause::Idle
+                | Cause::TooSlow
+                | Cause::ConnectTimeout
+                | Cause::ReadTimeout
+                | Cause::WriteTimeout => Level::Info,
                 _ => Level::Debug,
             },
         }

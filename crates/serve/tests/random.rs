@@ -51,6 +51,7 @@ struct Record {
     /// How many more things its callbacks do, and whether few of them end it.
     acts: u32,
     is_gentle: bool,
+    sets_limits: bool,
     stage: Stage,
     is_paused: bool,
     /// It has ended its side, and so no other connection can go on with it.
@@ -101,6 +102,9 @@ fn act(c: &mut Conn<'_, Own>, place: &'static str) -> Action {
             break;
         }
         own.acts -= 1;
+        if own.sets_limits && own.rng.u8(..8) == 0 {
+            set_limits(c, &mut own);
+        }
         let (what, name) = draw(&mut own.rng);
         if own.is_gentle && ENDS.contains(&name) && own.rng.u8(..16) > 0 {
             continue;
@@ -235,6 +239,18 @@ fn deadline(rng: &mut Rng) -> Option<Deadline> {
     }
 }
 
+/// Sets the times of a connection.
+fn set_limits(c: &mut Conn<'_, Own>, own: &mut Record) {
+    own.count("action", "set limits");
+    let span = Some(Duration::from_millis(own.rng.u64(..1_000)));
+    match own.rng.u8(..4) {
+        0 => c.limit(None, 0),
+        1 => c.limit(span, 0),
+        2 => c.limit(span, own.rng.u32(..2_000)),
+        _ => c.set_idle_timeout(span),
+    }
+}
+
 fn write(c: &mut Conn<'_, Own>, own: &RefCell<Record>, most: usize) -> Option<Action> {
     let bytes = own.borrow_mut().next(most);
     let len = bytes.len();
@@ -316,6 +332,7 @@ struct Seen {
 /// The handler of one process.
 struct Drawn {
     rng: Rng,
+    sets_limits: bool,
     life: usize,
     /// The last number of a connection.
     last: u64,
@@ -378,6 +395,7 @@ impl Handler for Drawn {
             heard: 0,
             acts: self.rng.u32(..120),
             is_gentle: self.rng.bool(),
+            sets_limits: self.sets_limits,
             stage: Stage::Open,
             is_paused: false,
             is_shut: false,
@@ -513,6 +531,7 @@ fn name_of(cause: Cause) -> &'static str {
         Cause::Closed => "closed",
         Cause::Aborted => "aborted",
         Cause::Idle => "idle",
+        Cause::TooSlow => "too slow",
         Cause::WriteStall => "write stall",
         Cause::Shed => "shed",
         Cause::Overflow => "overflow",
@@ -549,6 +568,7 @@ struct Run {
     grace: Duration,
     /// Clients stall, and limits of time pass: a part of ten of the steps, and of the clients.
     slowness: u8,
+    sets_limits: bool,
 }
 
 /// A time between none and `most` milliseconds.
@@ -612,7 +632,9 @@ impl Run {
         let farewell = if rng.bool() { FAREWELL } else { b"" };
         let slowness = rng.u8(1..7);
         let (seen, tally) = Default::default();
-        Run { hosts, rng, seen, tally, farewell, limits, grace, slowness }
+        // Not in all: programs that have found a defect are to stay as they are.
+        let sets_limits = seed % 4 == 2;
+        Run { hosts, rng, seen, tally, farewell, limits, grace, slowness, sets_limits }
     }
 
     fn count(&self, group: &'static str, name: &'static str) {
@@ -630,6 +652,7 @@ impl Run {
         let (life, panics) = (self.hosts.lives, self.panics());
         let own = Cell::new(Some(Drawn {
             rng: self.rng.fork(),
+            sets_limits: self.sets_limits,
             life,
             last: 0,
             seen: Rc::clone(&self.seen),
@@ -856,7 +879,8 @@ impl Run {
         let (counters, ends) = (&report.counters, &report.counters.ends);
         let ended = ends.eof + ends.closed + ends.aborted + ends.idle + ends.write_stall;
         let ended = ended + ends.read_timeout + ends.write_timeout + ends.shed + ends.overflow;
-        let ended = ended + ends.panicked + ends.shutdown + ends.failed + counters.detached;
+        let ended =
+            ended + ends.too_slow + ends.panicked + ends.shutdown + ends.failed + counters.detached;
         let begun = counters.accepted + counters.attached + server.handler().unopened;
         assert_eq!(begun, ended, "one end for each: {counters:?}");
         assert_eq!(report.panics, self.panics() - panics, "no other panic");
@@ -932,7 +956,7 @@ fn random_servers_send_all_or_reset() {
         return; // a failure is repeated
     }
     let more = ["keep a lease", "keep a descriptor", "attach a descriptor", "stop listening"];
-    let more = more.into_iter().chain(["shut the server down"]);
+    let more = more.into_iter().chain(["shut the server down", "set limits"]);
     let actions = WHATS.iter().map(|(_, name, _)| *name).chain(more).map(|name| ("action", name));
     let events = EVENTS.iter().flat_map(|(group, names)| names.iter().map(|name| (*group, *name)));
     let never: Vec<_> = actions.chain(events).filter(|key| !all.contains_key(key)).collect();

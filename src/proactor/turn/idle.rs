@@ -296,6 +296,15 @@ impl<K: Kernel> Proactor<K> {
         Ok(())
     }
 
+    /// The idle timeout of a source.
+    pub(in crate::proactor) fn idle_of(&self, source: Source) -> Option<Duration> {
+        self.sources.peek(source)?;
+        let index = source.index() as usize;
+        let entry = self.time.idle.pages.get(index / PAGE)?[index % PAGE];
+        let class = usize::from(entry.class).checked_sub(1)?;
+        Some(Duration::from_nanos(self.time.idle.classes[class].timeout_ns))
+    }
+
     /// A read was submitted, has ended without bytes, or has begun or ceased to wait for a lease.
     #[inline]
     pub(in crate::proactor) fn note_reading(&mut self, index: u32) {

@@ -168,6 +168,7 @@ impl<S> Engine<S> {
                 place.source = Source::NONE;
                 place.advance(Step::End);
                 self.unsweep(index);
+                self.unlimit(index);
                 self.clocks.deadlines.forget(self.table.id(index));
                 let mut undelivered = Vec::new();
                 if let Some(active) = self.table.active_of(index) {
@@ -231,7 +232,7 @@ impl<S> Engine<S> {
             }
             // The close's own completion follows.
             ErrorKind::Aborted | ErrorKind::Closed if flags & FINISHING != 0 => {}
-            ErrorKind::Deadline => self.fail(watcher, index, Cause::Idle),
+            ErrorKind::Deadline => self.limit_reached(watcher, index, Cause::Idle),
             // Its writes may have failed, too, and their completions follow.
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             _ => self.fail(watcher, index, Cause::Rejected),
@@ -339,6 +340,7 @@ impl<S> Engine<S> {
         let id = self.table.id(index);
         self.thaw(index);
         self.unsweep(index);
+        self.unlimit(index);
         self.clocks.deadlines.forget(id);
         let (mut cause, mut unsent) = (cause, queued);
         let phase = self.phase(index);

@@ -8,12 +8,14 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
 
 use crate::engine::{
-    DEADLINE, Engine, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS, SWEEP, TICK, WAKE,
+    ALLOWANCE, DEADLINE, Engine, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS, SWEEP, TICK,
+    WAKE,
 };
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
-    CONNECTING, DRAINING, ENDED, FINISHING, HELD, MOST, PAUSED, READING, SHUTTING, STOPPED, WOKEN,
+    CONNECTING, DRAINING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUTTING,
+    STOPPED, WOKEN,
 };
 use crate::parts::transport::Accepted;
 use crate::stage::{Stage, Step};
@@ -28,6 +30,7 @@ pub(crate) enum Pending {
     /// The next piece of what was held back.
     Held(Id),
     Drained(Id),
+    LimitReached(Id, Cause),
     ListenerAdded(Box<io::Result<usize>>),
     /// The part of a file had no bytes.
     EmptyFile(Id),
@@ -209,6 +212,9 @@ impl<S: Default> Engine<S> {
                         None
                     }
                     Ok(Done::Read(data)) => {
+                        if flags & LIMITED != 0 {
+                            self.count_for_limit(index, data.len());
+                        }
                         let data = self.out_of_lease(index, data);
                         self.arrived(index, data)
                     }
@@ -298,6 +304,10 @@ impl<S: Default> Engine<S> {
                 self.expire(watcher);
                 None
             }
+            ALLOWANCE => {
+                self.allowances_timer_fired(completion.ticket());
+                None
+            }
             DEADLINE => {
                 self.deadline_passed(completion.ticket());
                 None
@@ -352,6 +362,10 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::Drained(_) => {}
+                Pending::LimitReached(id, cause) if self.delivers(id) => {
+                    return Some(Event::LimitReached { id, cause });
+                }
+                Pending::LimitReached(..) => {}
                 Pending::ListenerAdded(added) => {
                     return Some(Event::ListenerAdded { added: *added });
                 }

@@ -20,6 +20,7 @@ impl<S> Engine<S> {
     /// All output of a connection is submitted: closes it behind that.
     pub(crate) fn begin_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         // No more of its input is delivered.
+        self.unlimit(index);
         if let Some(active) = self.table.active_of(index) {
             active.held.clear();
             active.held_bytes = 0;

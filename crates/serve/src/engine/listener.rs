@@ -583,14 +583,16 @@ impl<S> Engine<S> {
                 Request::Expiry => self.arm_expiry(watcher),
                 Request::Receive(id) => self.receive_of_client(watcher, id),
                 Request::Idle(id) => {
-                    let idle = self.config.limits.idle;
                     if let Some(at) = self.table.session(id) {
                         self.udp.sessions.touch(at, watcher.update_now());
-                    } else if let (Some(idle), Some(source)) = (idle, self.source(id)) {
+                    } else if let Some(source) = self.source(id) {
+                        let span = watcher.idle_timeout(source);
                         // Refused only if the source has ended. Then its read reports the end.
-                        let _ = watcher.set_idle_timeout(source, Some(idle));
+                        let _ = watcher.set_idle_timeout(source, span);
                     }
                 }
+                Request::IdleTimeout(id, span) => self.set_idle_timeout_of(watcher, id, span),
+                Request::Allowances => self.look_at_allowances(watcher),
                 Request::Connect(id, ..) | Request::Attach(id, _)
                     if self.table.get(id).is_none_or(|place| place.flags & ABORT != 0) => {}
                 Request::Connect(id, addresses, mut options) => {

@@ -34,6 +34,7 @@ mod failing;
 mod files;
 mod handshake;
 pub(crate) mod jobs;
+mod limit;
 mod linger;
 mod listener;
 mod moves;
@@ -65,6 +66,7 @@ use crate::handles::remote::Remote;
 use crate::inbox::Shared;
 use crate::log::{self, LogEvent, Record};
 use crate::memory::Budget;
+use crate::parts::allowances::Allowances;
 use crate::parts::datagrams::Datagrams;
 use crate::parts::deadlines::Deadlines;
 use crate::parts::jobs::JobTable;
@@ -198,6 +200,10 @@ struct Clocks {
     /// The watcher has refused the timer.
     wants_sweep: bool,
     deadlines: Deadlines,
+    /// The time that the program gives connections.
+    allowances: Allowances,
+    /// The shortest idle time that the program has set for a connection.
+    shortest_idle: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -250,6 +256,7 @@ const WAKE: u32 = 0xffff_fffd;
 const REFUSED: u32 = 0xffff_fffc;
 const SESSIONS: u32 = 0xffff_fffb;
 const DEADLINE: u32 = 0xffff_fff5;
+const ALLOWANCE: u32 = 0xffff_fff4;
 const LAST_JOBS: u32 = 0xffff_fff0;
 /// Those of jobs, with their places in the lower bits.
 const JOBS: u32 = 0x8000_0000;
@@ -442,7 +449,7 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.flags & PAUSED != 0 {
             place.flags &= !PAUSED;
-            let (flags, limits) = (place.flags, self.config.limits);
+            let flags = place.flags;
             if flags & ENDED != 0
                 && let Some(active) = self.table.active_of(id.index())
             {
@@ -451,7 +458,7 @@ impl<S> Engine<S> {
             if flags & HELD != 0 {
                 self.told.pending.push_back(Pending::Held(id));
             }
-            if flags & READING != 0 && limits.idle.or(limits.session_idle).is_some() {
+            if flags & READING != 0 {
                 // The read was in flight all the time, and so its idle time ran on.
                 self.request(Request::Idle(id));
             }

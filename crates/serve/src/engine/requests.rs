@@ -16,6 +16,9 @@ pub(crate) enum Request {
     Tick(Duration),
     /// The idle time of a connection begins again.
     Idle(Id),
+    IdleTimeout(Id, Option<Duration>),
+    /// The time of a connection is new, or it is time to look.
+    Allowances,
     Option(Id, SocketOption),
     /// The watcher has refused to accept, or to receive, from this listener.
     Accept(usize),

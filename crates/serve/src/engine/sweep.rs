@@ -58,7 +58,10 @@ impl<S> Engine<S> {
             || self.table.has_much_to_spare()
             || self.memory.holders > 0;
         if has_work && !is_armed {
-            self.submit_sweep(watcher, Op::timer(self.config.limits.step()));
+            self.submit_sweep(
+                watcher,
+                Op::timer(self.config.limits.step(self.clocks.shortest_idle)),
+            );
         }
     }
 
@@ -117,11 +120,12 @@ impl<S> Engine<S> {
     /// Ends a connection that has used up its time.
     fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
         let place = self.table.place(index);
-        let (flags, stage) = (place.flags, place.stage);
+        let (flags, stage, source) = (place.flags, place.stage, place.source);
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
         let ends = stage >= Stage::Leaving;
         let goes_on = self.has_bounded_end(index);
+        let idle = watcher.idle_timeout(source);
         let Some(active) = self.table.active_of(index) else { return };
         if !goes_on && queued < active.queued {
             active.since = Some(now);
@@ -143,8 +147,10 @@ impl<S> Engine<S> {
             self.fail(watcher, index, cause);
         } else if !ends && queued > 0 && is_past(limits.write_stall) {
             self.fail(watcher, index, Cause::WriteStall);
-        } else if !ends && is_idle && is_past(limits.idle) {
-            self.fail(watcher, index, Cause::Idle);
+        } else if !ends && is_idle && is_past(idle) {
+            // The program may let it go on.
+            self.activate(index).since = Some(now);
+            self.limit_reached(watcher, index, Cause::Idle);
         } else if flags & (CONNECTING | FINISHING | DRAINING) == 0 {
             // The wait for the end of the output may have been refused, and a detach may wait for
             // it.

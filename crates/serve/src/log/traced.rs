@@ -369,6 +369,7 @@ impl<D: Driver> Driver for Traced<D> {
 
     pass_on_shared! {
         fn queued_bytes(&self, source: Source) -> Result<usize, Reason>;
+        fn idle_timeout(&self, source: Source) -> Option<Duration>;
         fn local_address(&self, source: Source) -> Result<Address, Reason>;
         fn peer_address(&self, source: Source) -> Result<Address, Reason>;
         fn now(&self) -> Instant;

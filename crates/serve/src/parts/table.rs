@@ -49,8 +49,11 @@ pub(crate) const DIRTY: u16 = 1 << 7;
 pub(crate) const DRAINING: u16 = 1 << 8;
 /// A shutdown behind its last output is submitted.
 pub(crate) const FINISHING: u16 = 1 << 9;
-/// The close is submitted.
-pub(crate) const CLOSE_SENT: u16 = 1 << 10;
+/// The program limits its time, and so its bytes are counted.
+pub(crate) const LIMITED: u16 = 1 << 10;
+/// The close is submitted. The bit is that of `LIMITED`: there is no other, and no limit is left
+/// when a close begins.
+pub(crate) const CLOSE_SENT: u16 = LIMITED;
 /// Its output is to be shut down.
 pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
@@ -161,6 +164,8 @@ pub(crate) struct Active {
     pub(crate) failing: Option<Failing>,
     /// Whether it has a write deadline, which goes when the output is sent.
     pub(crate) timed: bool,
+    /// Where it stands in the list of connections whose time the program limits.
+    pub(crate) limited: Option<u32>,
     /// Where its bytes go, if the program has made a stream of it.
     pub(crate) stream: Option<Arc<dyn StreamSide>>,
     /// The files that it sends, and the output between them.
@@ -187,6 +192,7 @@ impl Active {
             && self.cause.is_none()
             && self.unsent == 0
             && !self.timed
+            && self.limited.is_none()
             && self.by_program == 0
             && self.kept.as_ref().is_none_or(KeptInput::is_empty)
             && self.stream.is_none()
@@ -395,7 +401,8 @@ impl<S> Table<S> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let at = index as usize % CHUNK;
         let place = &chunk.places[at];
-        if place.source != source || place.flags & (BARRED | ABORT | STOPPED | HELD) != 0 {
+        if place.source != source || place.flags & (BARRED | ABORT | STOPPED | HELD | LIMITED) != 0
+        {
             return None;
         }
         Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })

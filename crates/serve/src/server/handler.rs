@@ -115,6 +115,16 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`] or
+    /// [`Cause::TooSlow`], which [`Conn::limit`] sets. The default ends it with this cause: bytes
+    /// that wait are lost. Otherwise it goes on: see [`Event::LimitReached`].
+    ///
+    /// [`Event::LimitReached`]: crate::Event::LimitReached
+    fn limit_reached(&mut self, c: &mut Conn<'_, Self::State>, cause: Cause) -> Action {
+        c.engine.abort_as(c.id(), cause);
+        Action::None
+    }
+
     /// A connection has ended.
     fn closed(
         &mut self,
@@ -598,6 +608,23 @@ impl<S> Conn<'_, S> {
     /// is sent by then: see [`Engine::set_write_deadline`].
     pub fn set_write_deadline(&mut self, deadline: impl Into<Option<Deadline>>) {
         self.engine.set_write_deadline(self.id(), deadline);
+    }
+
+    /// Sets how long no byte may move, in place of [`Limits::idle`](crate::Limits::idle): see
+    /// [`Engine::set_idle_timeout`].
+    pub fn set_idle_timeout(&mut self, span: impl Into<Option<Duration>>) {
+        self.engine.set_idle_timeout(self.id(), span);
+    }
+
+    /// Whether the connection has a [limit](Conn::limit) now.
+    pub fn is_limited(&self) -> bool {
+        self.engine.is_limited(self.id())
+    }
+
+    /// Gives the peer a time, for the head of a request for example, and the rate at which its
+    /// bytes give time back: see [`Engine::limit`].
+    pub fn limit(&mut self, span: impl Into<Option<Duration>>, least_rate: u32) {
+        self.engine.limit(self.id(), span, least_rate);
     }
 
     /// The engine of this loop, with all its connections.

@@ -388,6 +388,9 @@ impl<H: Handler> ServerLoop<H> {
             Event::Opened { id, origin } => self.call(id.index(), |h, c| h.opened(c, origin)),
             Event::Data { id, data } => self.call(id.index(), |h, c| h.data(c, data)),
             Event::Eof { id } => self.call(id.index(), H::eof),
+            Event::LimitReached { id, cause } => {
+                self.call(id.index(), |h, c| h.limit_reached(c, cause));
+            }
             Event::Drained { id } => self.call(id.index(), H::drained),
             Event::Wake { id } => self.call(id.index(), H::wake),
             Event::FileSent { id, len } => {

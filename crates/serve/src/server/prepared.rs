@@ -50,6 +50,8 @@ impl<S: Default + 'static> Prepared<S> {
         budget: Budget,
         listens: Vec<Listen>,
     ) -> io::Result<Prepared<S>> {
+        // The callback's default ends the connection.
+        let config = config.limit_events(true);
         let mut engine = Engine::of_loop(config, index, budget);
         let remote = engine.remote(watcher);
         let mut prepared = Prepared {

@@ -35,7 +35,8 @@ pub enum Cause {
     Closed,
     /// The program has aborted it.
     Aborted,
-    /// No byte has moved for [`Limits::idle`](crate::Limits::idle).
+    /// No byte has moved for [`Limits::idle`](crate::Limits::idle), or for the time of
+    /// [`Engine::set_idle_timeout`].
     Idle,
     /// Its waiting output has made no progress for
     /// [`Limits::write_stall`](crate::Limits::write_stall).
@@ -49,6 +50,8 @@ pub enum Cause {
     ReadTimeout,
     /// Its [write deadline](Engine::set_write_deadline) has passed, and its output was not sent.
     WriteTimeout,
+    /// Its peer has used up the time of [`Engine::limit`].
+    TooSlow,
     /// The connect did not succeed within [`Limits::connect`](crate::Limits::connect).
     ConnectTimeout,
     /// A callback of the program, or a [job](Engine::execute) of the connection, has panicked.
@@ -76,6 +79,7 @@ impl fmt::Display for Cause {
             Cause::WriteTimeout => "the write deadline has passed",
             Cause::Shed => "too many bytes waited in the server",
             Cause::Overflow => "too many bytes waited for the connection",
+            Cause::TooSlow => "the peer has used up its time",
             Cause::ConnectTimeout => "the connect had no answer in time",
             Cause::Panicked => "a callback has panicked",
             Cause::Shutdown => "the server shuts down",

@@ -21,6 +21,11 @@ pub struct Config {
     /// own output first. If this is off, [`Event::Eof`] follows, and the program can still write.
     /// Default on.
     pub close_on_eof: bool,
+    /// Whether a connection that has been idle for too long, or has used up the time of
+    /// [`Engine::limit`], goes on with [`Event::LimitReached`]. Default off: it ends. A
+    /// [`Server`](crate::Server) turns this on, and calls
+    /// [`Handler::limit_reached`](crate::Handler::limit_reached).
+    pub limit_events: bool,
     /// The bytes that a connection is sent before it is closed because of [`Limits::connections`].
     /// Default none.
     pub farewell: &'static [u8],
@@ -63,6 +68,7 @@ impl Default for Config {
             name: "",
             limits: Limits::new(),
             close_on_eof: true,
+            limit_events: false,
             farewell: b"",
             udp_sessions: false,
             keepalive: None,
@@ -95,6 +101,12 @@ impl Config {
     /// Sets [`close_on_eof`](Config::close_on_eof).
     pub fn close_on_eof(mut self, on: bool) -> Config {
         self.close_on_eof = on;
+        self
+    }
+
+    /// Sets [`limit_events`](Config::limit_events).
+    pub fn limit_events(mut self, on: bool) -> Config {
+        self.limit_events = on;
         self
     }
 

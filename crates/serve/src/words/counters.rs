@@ -49,7 +49,8 @@ pub struct Counters {
     pub dropped_datagrams: u64,
     /// Datagrams that were longer than a buffer, and have lost their end.
     pub truncated_datagrams: u64,
-    /// Options of connections that the system or the watcher has refused.
+    /// Options of connections that the system or the watcher has refused, and idle times for which
+    /// the watcher has [no room](windlass::Limit::IdleTimeouts).
     pub option_errors: u64,
     /// [Jobs](Engine::execute), by their end.
     pub jobs: Jobs,
@@ -75,6 +76,8 @@ pub struct Ends {
     pub read_timeout: u64,
     /// [`Cause::WriteTimeout`].
     pub write_timeout: u64,
+    /// [`Cause::TooSlow`].
+    pub too_slow: u64,
     /// [`Cause::Shed`].
     pub shed: u64,
     /// [`Cause::Overflow`].
@@ -117,6 +120,7 @@ impl Counters {
         ends.write_stall += others.write_stall;
         ends.read_timeout += others.read_timeout;
         ends.write_timeout += others.write_timeout;
+        ends.too_slow += others.too_slow;
         ends.shed += others.shed;
         ends.overflow += others.overflow;
         ends.panicked += others.panicked;
@@ -134,6 +138,7 @@ impl Counters {
             Cause::WriteStall => &mut ends.write_stall,
             Cause::ReadTimeout => &mut ends.read_timeout,
             Cause::WriteTimeout => &mut ends.write_timeout,
+            Cause::TooSlow => &mut ends.too_slow,
             Cause::Shed => &mut ends.shed,
             Cause::Overflow => &mut ends.overflow,
             Cause::Panicked => &mut ends.panicked,

@@ -46,6 +46,16 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
+    /// The connection has reached a limit of its time, and goes on: only with
+    /// [`Config::limit_events`](crate::Config::limit_events). The program writes a last answer or
+    /// a ping, for example, sets another [limit](Engine::limit), or ends the connection. Without a
+    /// call an idle time begins again, and the time of [`Engine::limit`] is gone.
+    LimitReached {
+        /// The connection.
+        id: Id,
+        /// The limit: [`Cause::Idle`] or [`Cause::TooSlow`].
+        cause: Cause,
+    },
     /// The connection has ended. Its id is stale.
     Closed {
         /// The connection.

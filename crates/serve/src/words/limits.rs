@@ -20,7 +20,8 @@ pub(crate) const LEAST: usize = 256;
 pub struct Limits {
     /// How long a connection may be idle: no byte moves in either direction. A connection is never
     /// closed as idle while its reads are [paused](crate::Engine::pause). After a pause in which
-    /// no byte arrived, the idle time begins again with [`resume`](crate::Engine::resume).
+    /// no byte arrived, the idle time begins again with [`resume`](crate::Engine::resume). A
+    /// program can [set](crate::Engine::set_idle_timeout) another time for a connection.
     pub idle: Option<Duration>,
     /// How long waiting output may make no progress.
     pub write_stall: Option<Duration>,
@@ -190,9 +191,9 @@ impl Limits {
     }
 
     /// How often the sweep looks: a sixteenth of the shortest limit that it checks, at least
-    /// 100 ms.
-    pub(crate) fn step(&self) -> Duration {
-        let shortest = [self.write_stall, self.idle].into_iter().flatten();
+    /// 100 ms. `idle` is the shortest idle time that the program has set itself.
+    pub(crate) fn step(&self, idle: Option<Duration>) -> Duration {
+        let shortest = [self.write_stall, self.idle, idle].into_iter().flatten();
         let shortest = shortest.fold(self.close, Duration::min);
         (shortest / 16).max(Duration::from_millis(100))
     }

@@ -68,6 +68,7 @@ impl<D: Driver> Loop<D> {
                 Event::Detached { .. } => "detached",
                 Event::Tick => "tick",
                 Event::Drained { .. } => "drained",
+                Event::LimitReached { .. } => "limit reached",
                 Event::FileSent { .. } => "file sent",
                 Event::Datagram { .. } => "datagram",
                 Event::AcceptFailed { .. } => "accept failed",

@@ -1,0 +1,226 @@
+//! The clocks that the program sets while a connection is open.
+
+use std::time::Duration;
+
+use windlass::driver::Driver;
+use windlass::{Op, Refusal as Reason, Ticket, Watcher};
+
+#[cfg(doc)]
+use crate::Event;
+use crate::engine::events::Pending;
+use crate::engine::requests::{Request, is_full};
+use crate::engine::{ALLOWANCE, Engine};
+use crate::parts::allowances::Allowance;
+use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, STOPPED};
+use crate::stage::{Stage, StageClock};
+use crate::words::cause::Cause;
+use crate::words::id::Id;
+
+/// How many connections one turn looks at.
+const AT_ONCE: usize = 1024;
+
+impl<S> Engine<S> {
+    /// Sets how long no byte may move on a connection, in either direction, in place of
+    /// [`Limits::idle`](crate::Limits::idle). `None` lets it be idle for ever. The idle time begins
+    /// anew. False for a stale id, for a session, and for a connection that has not opened or
+    /// closes.
+    ///
+    /// When the time has passed, the connection ends with [`Cause::Idle`], or
+    /// [`Event::LimitReached`] follows. It is late by at most a sixteenth of `span`, or by 100 ms
+    /// if that is longer, and never early. The time in which the program has paused the connection
+    /// does not count.
+    ///
+    /// This costs a connection no byte and a message no instruction. In return the connections of a
+    /// watcher have at most 255 different times. With one more, the connection keeps the time that
+    /// it had, and [`option_errors`](crate::report::Counters::option_errors) counts that. A
+    /// connection that moves to a loop gets the time of its configuration.
+    pub fn set_idle_timeout(&mut self, id: Id, span: impl Into<Option<Duration>>) -> bool {
+        if !self.takes_limits(id) {
+            return false;
+        }
+        self.request(Request::IdleTimeout(id, span.into()));
+        true
+    }
+
+    /// Gives the peer of a connection the time `span`, in place of what it has left of an earlier
+    /// one. Every second uses up one second of it, and every `least_rate` bytes that arrive give
+    /// one second back, up to `span`. When no time is left, the connection ends with
+    /// [`Cause::TooSlow`], or [`Event::LimitReached`] follows. `None` takes the limit away. False
+    /// for a stale id, for a session, and for a connection that has not opened or closes.
+    ///
+    /// With a `least_rate` of 0 no byte gives time back: for the head of a request, which has to be
+    /// there after `span`. With a rate, a peer
+    /// that sends at least so many bytes a second goes on for ever, and may fall behind by `span`:
+    /// for the body of a request.
+    ///
+    /// The connection is late by at most a sixteenth of `span`, or by 100 ms if that is longer, and
+    /// never early. The time does not count in which its reads are stopped: by
+    /// [`pause`](Engine::pause), because it has too much output or memory, or because its peer has
+    /// shut down its output. Each such stop can make the end late once more. The idle time goes on
+    /// beside this limit. A connection that moves to a loop leaves its limit behind.
+    ///
+    /// A connection has an entry of 80 bytes and its buffers of output as long as it has such a
+    /// limit, and nothing without one. A turn looks at 1024 of them at most.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Buf;
+    /// use windlass_serve::framing::{Input, Lines};
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// /// A line has to be there ten seconds after its first byte.
+    /// struct Server;
+    /// impl Handler for Server {
+    ///     type State = Input;
+    ///     fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
+    ///         c.state().push(data);
+    ///         while let Ok(Some(line)) = c.state().next(&mut Lines::new(1024)) {
+    ///             c.write(line);
+    ///             c.limit(None, 0);
+    ///         }
+    ///         if !c.state().is_empty() && !c.is_limited() {
+    ///             c.limit(Duration::from_secs(10), 0);
+    ///         }
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    pub fn limit(&mut self, id: Id, span: impl Into<Option<Duration>>, least_rate: u32) -> bool {
+        if !self.takes_limits(id) {
+            return false;
+        }
+        let index = id.index();
+        let Some(span) = span.into() else {
+            self.unlimit(index);
+            return true;
+        };
+        let at = self.activate(index).limited;
+        let at = self.clocks.allowances.set(at, Allowance::new(id, span, least_rate));
+        self.activate(index).limited = Some(at);
+        self.table.place_mut(index).flags |= LIMITED;
+        if self.clocks.allowances.needs_timer() {
+            self.ask_for_allowances();
+        }
+        true
+    }
+
+    /// Whether a connection has a [limit](Engine::limit) now; false for a stale id.
+    pub fn is_limited(&self, id: Id) -> bool {
+        self.table
+            .get(id)
+            .is_some_and(|place| place.stage < Stage::Closing && place.flags & LIMITED != 0)
+    }
+
+    fn takes_limits(&self, id: Id) -> bool {
+        let opens = CONNECTING | ABORT;
+        let is_open = self.table.get(id).is_some_and(|place| {
+            place.flags & opens == 0 && place.stage.clock() == StageClock::OfOpen
+        });
+        is_open && !self.is_session(id)
+    }
+
+    pub(crate) fn set_idle_timeout_of<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        id: Id,
+        span: Option<Duration>,
+    ) {
+        let Some(source) = self.source(id).filter(|_| self.takes_limits(id)) else { return };
+        match watcher.set_idle_timeout(source, span) {
+            // A half-closed connection has no read, so that the sweep looks.
+            Ok(()) => {
+                let shortest = [self.clocks.shortest_idle, span].into_iter().flatten().min();
+                self.clocks.shortest_idle = shortest;
+            }
+            Err(Reason::Full { .. }) => self.counters.option_errors += 1,
+            // Its read reports the end.
+            Err(_) => {}
+        }
+    }
+
+    /// Takes the limit of a connection away, if it has one.
+    pub(crate) fn unlimit(&mut self, index: u32) {
+        let Some(active) = self.table.active_of(index) else { return };
+        let Some(at) = active.limited.take() else { return };
+        self.table.place_mut(index).flags &= !LIMITED;
+        if let Some(moved) = self.clocks.allowances.remove(at)
+            && let Some(active) = self.table.active_of(moved.index())
+        {
+            active.limited = Some(at);
+        }
+        self.dirty(index);
+    }
+
+    /// Bytes of a limited connection have arrived.
+    pub(crate) fn count_for_limit(&mut self, index: u32, bytes: usize) {
+        if let Some(at) = self.table.active_of(index).and_then(|active| active.limited) {
+            self.clocks.allowances.count(at, bytes);
+        }
+    }
+
+    fn ask_for_allowances(&mut self) {
+        if !std::mem::replace(&mut self.clocks.allowances.is_asked, true) {
+            self.request(Request::Allowances);
+        }
+    }
+
+    /// The timer has fired. Bytes of the same batch count: the next flush looks.
+    pub(crate) fn allowances_timer_fired(&mut self, ticket: Ticket) {
+        // A timer that was replaced may complete all the same.
+        if self.clocks.allowances.timer.is_some_and(|(timer, _)| timer == ticket) {
+            self.clocks.allowances.timer = None;
+            self.ask_for_allowances();
+        }
+    }
+
+    /// Looks at the connections with a limit, as many as one turn may, and sets the timer.
+    pub(crate) fn look_at_allowances<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        let now = watcher.update_now();
+        let allowances = &mut self.clocks.allowances;
+        allowances.is_asked = false;
+        if let Some((timer, _)) = allowances.timer.take() {
+            // It is too late for a new limit.
+            watcher.cancel(timer);
+        }
+        // From the last to the first, because one that ends is replaced by the last.
+        let mut at = allowances.next.min(allowances.len());
+        if at == 0 {
+            at = allowances.len();
+        }
+        let stop = at.saturating_sub(AT_ONCE);
+        while at > stop {
+            at -= 1;
+            let Some(id) = self.clocks.allowances.id_at(at) else { continue };
+            let place = self.table.place(id.index());
+            let runs = place.stage.clock() == StageClock::OfOpen
+                && place.flags & (ENDED | STOPPED | ABORT) == 0;
+            if self.clocks.allowances.look(at, now, runs) {
+                self.unlimit(id.index());
+                self.limit_reached(watcher, id.index(), Cause::TooSlow);
+            }
+        }
+        self.clocks.allowances.next = stop;
+        let Some(step) = self.clocks.allowances.step() else { return };
+        let op = if stop > 0 { Op::nop() } else { Op::timer(step) };
+        let submitted = watcher.submit(op.token(self.token(ALLOWANCE)));
+        self.clocks.allowances.timer = submitted.as_ref().ok().map(|&timer| (timer, step));
+        if is_full(submitted) {
+            self.ask_for_allowances();
+        }
+    }
+
+    /// A connection has used up its time: it ends, or the program is told.
+    pub(crate) fn limit_reached<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        cause: Cause,
+    ) {
+        if !self.config.limit_events {
+            return self.fail(watcher, index, cause);
+        }
+        self.told.pending.push_back(Pending::LimitReached(self.table.id(index), cause));
+        // It reads again.
+        self.dirty(index);
+    }
+}

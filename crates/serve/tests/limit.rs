@@ -1,0 +1,403 @@
+//! The clocks that a program sets while a connection is open, on every driver.
+//!
+//! Of the promises on the page of the crate: P4.
+#![allow(missing_docs)] // a test binary has no users
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::engine::Loop;
+use common::refusing::{Orders, Refusing};
+use common::turns::Turns;
+use common::{Harness, bench};
+use windlass::driver::{Driver, OpCode};
+use windlass::net::DatagramOptions;
+use windlass::{Buf, Op, Source, Watcher};
+use windlass_serve::{
+    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Phase, Server,
+};
+
+every_driver! {
+    a_limit_without_a_rate_ends_whatever_moves
+    bytes_give_time_back_at_the_rate
+    a_burst_saves_up_no_time
+    a_pause_stops_the_time
+    a_limit_is_replaced_and_goes
+    a_shorter_limit_is_met_beside_a_long_one
+    the_end_of_the_peers_output_stops_the_time
+    a_closing_connection_has_no_limit
+    connections_have_idle_times_of_their_own
+    a_resumed_connection_keeps_its_idle_time
+    a_half_closed_connection_has_its_own_idle_time
+    a_limit_is_told_and_the_connection_goes_on
+    the_callback_of_a_limit_answers_or_ends
+    many_limits_end_each_connection_once
+    ids_that_take_no_limit
+    a_refused_timer_is_tried_again
+    the_256th_idle_time_is_counted
+}
+
+fn config() -> Config {
+    Config::new().limits(Limits::new().idle(None).write_stall(None).connect(None))
+}
+
+fn new<T: Harness>() -> Loop<T::Driver> {
+    Loop::new::<T>(config())
+}
+
+fn span<T: Harness>() -> Duration {
+    T::span(16.0)
+}
+
+/// Never early; in virtual time late by at most a sixteenth, or by 100 ms.
+fn at_its_time<T: Harness>(start: Instant, end: Instant, span: Duration) {
+    let took = end - start;
+    assert!(took >= span, "{took:?} is before {span:?}");
+    let late = (span / 16).max(Duration::from_millis(100)) + Duration::from_micros(100);
+    assert!(!T::VIRTUAL || took <= span + late, "{took:?} is long after {span:?}");
+}
+
+/// Carries out what the test has asked for, and runs until `ready`.
+#[track_caller]
+fn until<D: Driver>(l: &mut Loop<D>, what: &str, ready: impl FnMut(&mut Loop<D>) -> bool) {
+    l.engine.flush(&mut l.watcher);
+    l.until(what, ready);
+}
+
+/// Carries out what the test has asked for, and runs for a time.
+fn run_for<D: Driver>(l: &mut Loop<D>, span: Duration) {
+    l.engine.flush(&mut l.watcher);
+    l.run_for(span);
+}
+
+/// Runs until `ready`. The client says `bytes` bytes after each `step` until then.
+#[track_caller]
+fn drip<D: Driver>(
+    l: &mut Loop<D>,
+    client: Source,
+    (bytes, step): (usize, Duration),
+    mut ready: impl FnMut(&mut Loop<D>) -> bool,
+) {
+    while !ready(l) {
+        let _ = l.watcher.submit(Op::write(client, vec![b'x'; bytes]));
+        run_for(l, step);
+    }
+}
+
+fn a_limit_without_a_rate_ends_whatever_moves<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    let start = l.now();
+    assert!(!l.engine.is_limited(id) && l.engine.limit(id, span::<T>(), 0));
+    assert!(l.engine.is_limited(id));
+    drip(&mut l, client, (1, span::<T>() / 100), |l| !l.ends.is_empty());
+    at_its_time::<T>(start, l.now(), span::<T>());
+    assert_eq!(l.ends, [(Cause::TooSlow, 0, Phase::Open)]);
+    assert!(l.told.iter().filter(|told| **told == "data").count() > 10, "{:?}", l.told);
+    assert_eq!(l.engine.counters().ends.too_slow, 1);
+    assert!(!l.engine.limit(id, span::<T>(), 0) && !l.engine.is_limited(id), "the id is stale");
+}
+
+fn bytes_give_time_back_at_the_rate<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    // The peer may fall behind by the whole span, and sends twice the rate.
+    let step = span::<T>() / 8;
+    let rate = (1000.0 / step.as_secs_f64()) as u32;
+    l.engine.limit(id, span::<T>(), rate);
+    let end = l.now() + 4 * span::<T>();
+    drip(&mut l, client, (2000, step), |l| l.now() >= end);
+    // A busy machine can hold up the bytes of a peer, but not in virtual time.
+    if !T::VIRTUAL && !l.ends.is_empty() {
+        return assert_eq!(l.ends, [(Cause::TooSlow, 0, Phase::Open)]);
+    }
+    assert!(l.ends.is_empty(), "it keeps the rate");
+    // Now half the rate: of the time that passes, half is left out.
+    let start = l.now();
+    drip(&mut l, client, (500, step), |l| !l.ends.is_empty());
+    assert_eq!(l.ends, [(Cause::TooSlow, 0, Phase::Open)]);
+    if T::VIRTUAL {
+        let took = l.now() - start;
+        assert!(took >= span::<T>() * 15 / 8 && took < span::<T>() * 19 / 8, "{took:?}");
+    }
+}
+
+fn a_burst_saves_up_no_time<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    l.engine.limit(id, span::<T>(), 1);
+    l.watcher.submit(Op::write(client, vec![0; 100_000])).unwrap();
+    run_for(&mut l, span::<T>() / 2);
+    let start = l.now();
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    // It had the whole span again, and no more, when the last look saw its bytes.
+    assert_eq!(l.ends, [(Cause::TooSlow, 0, Phase::Open)]);
+    assert!(!T::VIRTUAL || l.now() - start <= span::<T>() * 9 / 8);
+}
+
+fn a_pause_stops_the_time<T: Harness>() {
+    let mut l = new::<T>();
+    let (_client, id) = l.pair();
+    let start = l.now();
+    l.engine.limit(id, span::<T>(), 0);
+    run_for(&mut l, span::<T>() / 2);
+    l.engine.pause(id);
+    run_for(&mut l, 3 * span::<T>());
+    assert!(l.ends.is_empty());
+    l.engine.resume(id);
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    let took = l.now() - start;
+    assert!(took >= 4 * span::<T>(), "{took:?}");
+    assert!(!T::VIRTUAL || took <= 4 * span::<T>() + span::<T>() / 8, "{took:?}");
+}
+
+fn a_limit_is_replaced_and_goes<T: Harness>() {
+    let mut l = new::<T>();
+    let (_client, id) = l.pair();
+    for _ in 0..8 {
+        l.engine.limit(id, span::<T>() * 8, 0);
+        run_for(&mut l, span::<T>() * 2);
+    }
+    assert!(l.ends.is_empty() && l.engine.is_limited(id));
+    assert!(l.engine.limit(id, None, 0) && !l.engine.is_limited(id));
+    run_for(&mut l, span::<T>() * 16);
+    assert!(l.ends.is_empty(), "the limit is gone");
+}
+
+fn a_shorter_limit_is_met_beside_a_long_one<T: Harness>() {
+    let mut l = new::<T>();
+    let ((_a, patient), (_b, hasty)) = (l.pair(), l.pair());
+    l.engine.limit(patient, 10_000 * span::<T>(), 0);
+    run_for(&mut l, span::<T>());
+    let start = l.now();
+    l.engine.limit(hasty, span::<T>(), 0);
+    until(&mut l, "one has ended", |l| !l.ends.is_empty());
+    at_its_time::<T>(start, l.now(), span::<T>());
+    assert_eq!(l.engine.ids().collect::<Vec<_>>(), [patient]);
+}
+
+fn the_end_of_the_peers_output_stops_the_time<T: Harness>() {
+    let mut l = Loop::new::<T>(config().close_on_eof(false));
+    let (client, id) = l.pair();
+    l.engine.limit(id, span::<T>(), 0);
+    l.watcher.submit(Op::shutdown(client)).unwrap();
+    run_for(&mut l, 3 * span::<T>());
+    assert!(l.ends.is_empty(), "the answer is the program's concern: {:?}", l.ends);
+}
+
+fn a_closing_connection_has_no_limit<T: Harness>() {
+    let limits = config().limits.close(100 * span::<T>());
+    let mut l = Loop::new::<T>(config().limits(limits));
+    let (_deaf, id) = l.pair();
+    l.engine.limit(id, span::<T>() / 4, 0);
+    l.engine.write(id, vec![0; 32 << 20]).unwrap();
+    l.engine.close(id);
+    run_for(&mut l, span::<T>());
+    assert!(l.ends.is_empty(), "the clock of closing runs: {:?}", l.ends);
+    assert!(!l.engine.limit(id, span::<T>(), 0) && !l.engine.set_idle_timeout(id, None));
+    l.engine.abort(id);
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    assert_eq!(l.ends[0].0, Cause::Closed);
+}
+
+fn connections_have_idle_times_of_their_own<T: Harness>() {
+    let mut l = new::<T>();
+    let pairs: Vec<(Source, Id)> = (0..4).map(|_| l.pair()).collect();
+    let start = l.now();
+    for (at, &(_, id)) in (1..).zip(&pairs) {
+        assert!(l.engine.set_idle_timeout(id, at * span::<T>()));
+    }
+    l.engine.set_idle_timeout(pairs[3].1, None);
+    for at in 1..=3 {
+        until(&mut l, "the next one ends", |l| l.ends.len() >= at);
+        at_its_time::<T>(start, l.now(), at as u32 * span::<T>());
+    }
+    run_for(&mut l, 4 * span::<T>());
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open); 3]);
+    assert_eq!(l.engine.ids().collect::<Vec<_>>(), [pairs[3].1], "it may be idle for ever");
+}
+
+fn a_resumed_connection_keeps_its_idle_time<T: Harness>() {
+    let limits = config().limits.idle(span::<T>());
+    let mut l = Loop::new::<T>(config().limits(limits));
+    let (_client, id) = l.pair();
+    l.engine.set_idle_timeout(id, 4 * span::<T>());
+    l.engine.flush(&mut l.watcher);
+    l.engine.pause(id);
+    run_for(&mut l, 5 * span::<T>());
+    assert!(l.engine.resume(id) && l.ends.is_empty());
+    let start = l.now();
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    at_its_time::<T>(start, l.now(), 4 * span::<T>());
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
+}
+
+fn a_half_closed_connection_has_its_own_idle_time<T: Harness>() {
+    let limits = config().limits.idle(100 * span::<T>());
+    let mut l = Loop::new::<T>(config().limits(limits).close_on_eof(false));
+    let (client, id) = l.pair();
+    l.engine.set_idle_timeout(id, 2 * span::<T>());
+    l.watcher.submit(Op::shutdown(client)).unwrap();
+    until(&mut l, "its peer has ended its side", |l| l.told.contains(&"other"));
+    let start = l.now();
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
+    let took = l.now() - start;
+    assert!(!T::VIRTUAL || took <= 3 * span::<T>(), "{took:?}");
+}
+
+fn a_limit_is_told_and_the_connection_goes_on<T: Harness>() {
+    let mut l = Loop::new::<T>(config().limit_events(true));
+    let (client, id) = l.pair();
+    let reached = |l: &Loop<T::Driver>| l.told.iter().filter(|t| **t == "limit reached").count();
+    l.engine.limit(id, span::<T>(), 0);
+    until(&mut l, "it has reached its limit", |l| reached(l) == 1);
+    assert!(!l.engine.is_limited(id) && l.ends.is_empty(), "the limit is gone");
+    run_for(&mut l, 3 * span::<T>());
+    assert_eq!(reached(&l), 1);
+    // An idle time begins again.
+    l.engine.set_idle_timeout(id, span::<T>());
+    until(&mut l, "it was idle for three times", |l| reached(l) == 4);
+    l.told.clear();
+    l.watcher.submit(Op::write(client, "still there")).unwrap();
+    until(&mut l, "its data comes", |l| l.told.contains(&"data"));
+    // And when its peer has ended its side, too.
+    assert!(l.ends.is_empty());
+    l.engine.abort(id);
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    assert_eq!(l.ends, [(Cause::Aborted, 0, Phase::Open)]);
+}
+
+fn the_callback_of_a_limit_answers_or_ends<T: Harness>() {
+    const SPAN: Duration = Duration::from_secs(2);
+    #[derive(Default)]
+    struct Heads(Vec<Cause>);
+    impl Handler for Heads {
+        type State = ();
+        fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+            c.limit(SPAN, 0);
+            assert!(c.is_limited());
+            Action::None
+        }
+        fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+            // The last piece of "idle".
+            if data.ends_with(b"e") {
+                c.limit(None, 0);
+                c.set_idle_timeout(SPAN);
+            } else {
+                assert!(c.is_limited());
+            }
+            Action::None
+        }
+        fn limit_reached(&mut self, c: &mut Conn<'_, ()>, cause: Cause) -> Action {
+            self.0.push(cause);
+            c.write("408");
+            Action::Close
+        }
+    }
+    #[derive(Default)]
+    struct Ends(Vec<Cause>);
+    impl Handler for Ends {
+        type State = ();
+        fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+            c.limit(SPAN, 0);
+            Action::None
+        }
+        fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
+            self.0.push(closed.cause);
+            Action::None
+        }
+    }
+    let server = Server::new(|_| Heads::default()).config(config());
+    let mut one = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+    let (slow, idle) = (one.connect(), one.connect());
+    one.say(slow, "GET");
+    one.say(idle, "idle");
+    one.until("both got an answer", |bench| {
+        bench.client(slow).is_over() && bench.client(idle).is_over()
+    });
+    for client in [slow, idle] {
+        assert_eq!(one.client(client).heard, b"408");
+    }
+    let mut causes = one.running.handler().0.clone();
+    causes.sort_by_key(|cause| format!("{cause:?}"));
+    assert_eq!(causes, [Cause::Idle, Cause::TooSlow]);
+
+    let server = Server::new(|_| Ends::default()).config(config());
+    let mut other = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+    other.connect();
+    other.until("it has ended", |bench| !bench.running.handler().0.is_empty());
+    assert_eq!(other.running.handler().0, [Cause::TooSlow]);
+}
+
+/// More than a turn looks at. Some go before their time.
+fn many_limits_end_each_connection_once<T: Harness>() {
+    let count: usize = if T::VIRTUAL { 3000 } else { 60 };
+    let mut l = new::<T>();
+    let pairs: Vec<(Source, Id)> = (0..count).map(|_| l.pair()).collect();
+    let start = l.now();
+    for (at, &(_, id)) in pairs.iter().enumerate() {
+        l.engine.limit(id, span::<T>() + span::<T>() / 64 * (at as u32 * 7 % 64), 0);
+    }
+    l.engine.flush(&mut l.watcher);
+    for &(_, id) in pairs.iter().step_by(3) {
+        l.engine.abort(id);
+    }
+    for &(_, id) in pairs.iter().skip(1).step_by(3) {
+        l.engine.limit(id, None, 0);
+    }
+    l.engine.flush(&mut l.watcher);
+    let (aborted, freed) = (count.div_ceil(3), (count - 1).div_ceil(3));
+    until(&mut l, "those with a limit have ended", |l| l.ends.len() >= count - freed);
+    assert!(l.now() - start >= span::<T>());
+    run_for(&mut l, 2 * span::<T>());
+    let slow = l.engine.counters().ends.too_slow as usize;
+    assert_eq!((slow, l.ends.len()), (count - aborted - freed, count - freed));
+    assert!(!T::VIRTUAL || l.now() - start <= span::<T>() * 5, "{:?}", l.now() - start);
+}
+
+fn ids_that_take_no_limit<T: Harness>() {
+    let mut l = new::<T>();
+    let local = ([127, 0, 0, 1], 0);
+    let connecting = l.engine.connect([l.address.clone()], Default::default(), ()).unwrap();
+    assert!(!l.engine.limit(connecting, span::<T>(), 0), "it has not opened");
+    assert!(!l.engine.set_idle_timeout(connecting, span::<T>()));
+    let peer = l.watcher.bind_datagram(local, DatagramOptions::default()).unwrap();
+    let at = l.watcher.local_address(peer).unwrap();
+    let session = l.engine.connect_datagram(at, ()).unwrap();
+    until(&mut l, "both are open", |l| l.opened.len() == 3);
+    assert!(!l.engine.limit(session, span::<T>(), 0) && !l.engine.is_limited(session));
+    assert!(!l.engine.set_idle_timeout(session, span::<T>()));
+    assert!(l.engine.limit(connecting, span::<T>(), 0), "it is open now");
+}
+
+fn a_refused_timer_is_tried_again<T: Harness>() {
+    let orders = Orders::default();
+    let driver = Refusing::new(T::watcher(Watcher::builder()).into_driver(), orders.clone());
+    let mut l = Loop::on(Watcher::with_driver(driver), config());
+    let (_client, id) = l.pair();
+    let start = l.now();
+    orders.refuse(OpCode::Timer, 1);
+    l.engine.limit(id, span::<T>(), 0);
+    l.engine.flush(&mut l.watcher);
+    assert_eq!(orders.refused(), 1, "the timer was refused");
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    at_its_time::<T>(start, l.now(), span::<T>());
+}
+
+fn the_256th_idle_time_is_counted<T: Harness>() {
+    let mut l = Loop::new::<T>(config().limits(Limits::new().idle(span::<T>())));
+    let pairs: Vec<(Source, Id)> = (0..3).map(|_| l.pair()).collect();
+    let local = ([127, 0, 0, 1], 0);
+    for at in 0..253 {
+        let source = l.watcher.bind_datagram(local, DatagramOptions::default()).unwrap();
+        l.watcher.set_idle_timeout(source, Some(Duration::from_secs(1000 + at))).unwrap();
+    }
+    l.engine.set_idle_timeout(pairs[0].1, 3 * span::<T>());
+    l.engine.set_idle_timeout(pairs[1].1, 5 * span::<T>());
+    l.engine.flush(&mut l.watcher);
+    assert_eq!(l.engine.counters().option_errors, 1);
+    until(&mut l, "two end after their old time, and one later", |l| l.ends.len() == 3);
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open); 3]);
+}
