@@ -426,9 +426,9 @@ impl Pool {
 
     /// Lends a chunk to a kernel that fills it by itself and already has `held` chunks. A kernel
     /// gives no chunk back on request, so three quarters of the pool, or at least one chunk, stay
-    /// for reads by the loop.
+    /// for reads by the loop. Leases may have these, so the last free chunk stays, too.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
-        if held >= self.limit_chunks - self.kept_from_kernel() {
+        if held >= self.limit_chunks - self.kept_from_kernel() || self.free_chunks() < 2 {
             return None;
         }
         self.lend_chunk()

@@ -632,6 +632,18 @@ fn what_comes_back_is_no_longer_lent() {
     assert_eq!((pool.lent, pool.free.len()), (0, 2));
 }
 
+/// A kernel refilled its chunks with the last free one, while leases had all chunks of the loop.
+#[test]
+fn the_last_free_chunk_stays_for_the_loop() {
+    let mut pool = Pool::new(4 * 4096, 4096, Arc::new(|| {}));
+    let _kept = pool.copy(&[7; 4096]).expect("a chunk");
+    let lent = [pool.lend(0), pool.lend(1)].map(|lent| lent.expect("two others are free"));
+    assert!(pool.lend(2).is_none(), "the kernel may hold three, but this one is the last");
+    assert!(pool.space().is_some());
+    lent.into_iter().for_each(|lent| pool.take_back(lent));
+    assert!(pool.lend(0).is_some());
+}
+
 /// Memory goes back to the pool that it came from, even if another pool is told to take it.
 #[test]
 fn what_another_pool_has_lent_goes_back_to_that() {
