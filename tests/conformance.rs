@@ -277,6 +277,8 @@ macro_rules! portable {
                 leases_are_not_overwritten_while_held
                 memory_is_used_again
                 a_read_finds_the_last_free_buffer
+                a_multishot_read_finds_the_last_free_buffer
+                reads_go_on_while_a_buffer_is_free
                 pending_reads_hold_no_buffer
                 reads_wait_at_the_limit
                 reads_that_wait_for_a_lease_end_like_others
@@ -554,6 +556,7 @@ macro_rules! system {
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                receives_go_on_while_a_buffer_is_free
                 datagrams_count_for_the_idle_timeout
                 an_empty_datagram_does_not_end_a_multishot_read
                 empty_datagrams_have_their_share
@@ -714,6 +717,7 @@ macro_rules! everything {
             }
             datagrams {
                 datagrams_keep_their_boundaries_and_senders
+                receives_go_on_while_a_buffer_is_free
                 datagrams_count_for_the_idle_timeout
                 an_empty_datagram_does_not_end_a_multishot_read
                 empty_datagrams_have_their_share

@@ -7,9 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Refusal, Source};
+use windlass::driver::OpCode;
+use windlass::{Address, Buf, Completion, Done, ErrorKind, Op, Refusal, Source, Watcher};
 
 use crate::common::*;
+use crate::conformance::leases::Kept;
 
 fn udp<D: windlass::driver::Driver>(b: &mut Bench<D>) -> (Source, Address) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -458,4 +460,40 @@ pub fn datagrams_count_for_the_idle_timeout<H: Harness>() {
     let receive = b.submit(Op::recv_from(here));
     assert_eq!(&*received(b.end(receive)).0, b"x");
     b.expect_all_ended();
+}
+
+/// The kernel keeps the swap buffers that it has been lent. It took the last free one, and receives
+/// of datagrams waited, which are the loop's.
+pub fn receives_go_on_while_a_buffer_is_free<H: Harness>() {
+    const SIZE: usize = 1024;
+    for count in 2..=6 {
+        let builder = Watcher::builder().buffer_size(SIZE as u32).swap_limit(count * SIZE);
+        let mut b = H::bench_with(builder);
+        let pairs = b.pairs(4);
+        for &(here, _) in &pairs {
+            b.submit(Op::read(here).multishot());
+        }
+        let (here, at) = udp(&mut b);
+        let (there, _) = udp(&mut b);
+        let mut kept = Kept::new(SIZE);
+        for _ in 0..20 {
+            for &(_, there) in &pairs {
+                b.submit(Op::write(there, vec![7; 300]));
+            }
+            let mut left = 300 * pairs.len();
+            while left > 0 {
+                let c = b.next();
+                if c.code() == OpCode::Read {
+                    let data = expect_read(c);
+                    left -= data.len();
+                    kept.take(&b, data);
+                }
+            }
+            let receive = b.submit(Op::recv_from(here));
+            b.submit(Op::send_to(there, pattern(300, 1), at.clone()));
+            let (data, ..) = received(b.end(receive));
+            kept.take(&b, data);
+        }
+        b.watcher.close();
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use windlass::driver::OpCode;
 use windlass::{Buf, Done, ErrorKind, Lease, Op, Watcher};
 
 use crate::common::*;
@@ -64,6 +65,81 @@ pub fn a_read_finds_the_last_free_buffer<H: Harness>() {
         b.write(there, "x");
         let read = early.unwrap_or_else(|| read(&mut b));
         assert_eq!(&*expect_read(b.end(read)), b"x");
+    }
+}
+
+/// In a scarce pool the loop did the multishot reads, and waited for a buffer while the kernel had
+/// one with room.
+pub fn a_multishot_read_finds_the_last_free_buffer<H: Harness>() {
+    let mut b = H::bench_with(Watcher::builder().buffer_size(4096).swap_limit(2 * 4096));
+    let (here, there) = b.pair();
+    let read = b.submit(Op::read(here).multishot());
+    b.look();
+    let _kept = b.watcher.lease(|space| space.len()).expect("the kernel has one at most");
+    for _ in 0..20 {
+        b.write(there, "x");
+        assert_eq!(&*expect_read(b.end(read)), b"x");
+    }
+}
+
+/// Pieces that the program keeps, as long as at least one other buffer is free.
+pub struct Kept {
+    leases: Vec<Buf>,
+    /// Bytes of one buffer.
+    buffer: u64,
+}
+
+impl Kept {
+    pub fn new(buffer: usize) -> Kept {
+        Kept { leases: Vec::new(), buffer: buffer as u64 }
+    }
+
+    /// Keeps a piece, or drops it if it may be in the last buffer but one.
+    pub fn take<D: windlass::driver::Driver>(&mut self, b: &Bench<D>, piece: Buf) {
+        if b.watcher.counters().free_swap_bytes >= 2 * self.buffer {
+            self.leases.push(piece);
+        }
+    }
+}
+
+/// A program keeps pieces, but leaves a buffer free. On io_uring the reads waited for a buffer of
+/// the loop, while the kernel held the free ones.
+pub fn reads_go_on_while_a_buffer_is_free<H: Harness>() {
+    const PIECES: [usize; 3] = [1, 300, 4096];
+    for (count, size) in (1..=6).flat_map(|count| [512, 1024, 4096].map(|size| (count, size))) {
+        for (piece, sources) in PIECES.into_iter().flat_map(|piece| [(piece, 1), (piece, 4)]) {
+            for multishot in [true, false] {
+                let builder = Watcher::builder().buffer_size(size as u32);
+                let mut b = H::bench_with(builder.swap_limit(count * size));
+                let pairs = b.pairs(sources);
+                let read =
+                    |here| if multishot { Op::read(here).multishot() } else { Op::read(here) };
+                let mut kept = Kept::new(size);
+                for &(here, _) in &pairs {
+                    b.submit(read(here));
+                }
+                for _ in 0..(2 * count * size / piece / sources).clamp(6, 20) {
+                    for &(_, there) in &pairs {
+                        b.submit(Op::write(there, vec![7; piece]));
+                    }
+                    let mut left = piece * sources;
+                    while left > 0 {
+                        let c = b.next();
+                        if c.code() != OpCode::Read {
+                            continue;
+                        }
+                        let (here, more) = (c.source, c.has_more());
+                        let data = expect_read(c);
+                        left -= data.len();
+                        kept.take(&b, data);
+                        if !more {
+                            b.submit(read(here));
+                        }
+                    }
+                }
+                b.watcher.close();
+            }
+        }
     }
 }
 

@@ -136,7 +136,8 @@ impl<K: Kernel> Proactor<K> {
                     && ending.is_none()
                     && (self.memory.pool.is_scarce() || self.holds_share(index))
                 {
-                    // The kernel does not know the shares, so from now on the loop reads.
+                    // The kernel does not know the shares, so from now on the loop decides before
+                    // each piece.
                     let key = self.sources[index].name(index).key();
                     self.kernel.stop(key, false);
                 }
@@ -257,13 +258,8 @@ pub(in crate::proactor) fn takes_lease(op: &Operation) -> bool {
 /// The memory for a read that the kernel completes: `Some(None)` for a buffer of the kernel's
 /// choice; `None` if the loop reads by itself.
 #[allow(clippy::option_option)] // three answers, which `start_recv` takes apart
-pub(in crate::proactor) fn kernel_target(
-    op: &mut Operation,
-    is_scarce: bool,
-) -> Option<Option<Target<'_>>> {
+pub(in crate::proactor) fn kernel_target(op: &mut Operation) -> Option<Option<Target<'_>>> {
     match op.code {
-        // In the kernel, the multishot reads of a few sources would take every buffer that it has.
-        OpCode::Read if op.multishot && is_scarce => None,
         OpCode::Read => Some(None),
         // Into a buffer of the kernel's: an idle source holds none.
         OpCode::ReadAppend if op.buf.is_unique_lease() => Some(None),

@@ -54,9 +54,16 @@ impl<K: Kernel> Proactor<K> {
         if !state.has(STREAM) || is_bulk && (op.code != OpCode::Read || pool.available(false) > 0) {
             return false;
         }
+        // In the kernel, the multishot reads of a few sources would take every buffer that it has.
+        // So in a scarce pool the loop reads. Without a buffer, the loop has the kernel read once:
+        // the free buffers may all be the kernel's, which gives none back.
+        let is_cut_short = op.multishot && pool.is_scarce();
+        if is_cut_short && pool.available(false) > 0 {
+            return false;
+        }
         let key = state.name(index).key();
-        let repeats = op.multishot && self.kernel.repeats(state.kind());
-        let Some(to) = kernel_target(op, pool.is_scarce()) else { return false };
+        let repeats = op.multishot && !is_cut_short && self.kernel.repeats(state.kind());
+        let Some(to) = kernel_target(op) else { return false };
         // SAFETY: K1: the operation keeps its slot and its buffer until its last answer.
         match unsafe { self.kernel.start_recv(state.fd, key, to, repeats, pool) } {
             Started::Yes => {
@@ -167,8 +174,8 @@ impl<K: Kernel> Proactor<K> {
                     libc::ECANCELED | libc::EINTR | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN,
                     Some(kind),
                 ) => self.fail(slot, kind),
-                // While the pool is scarce, a multishot read continues in the loop, not in the
-                // kernel.
+                // While the pool is scarce, `begin_read` decides who does the next piece of a
+                // multishot read.
                 (libc::ENOBUFS, None)
                     if !(op.buf.is_unique_lease()
                         || op.multishot && self.memory.pool.is_scarce())
