@@ -16,5 +16,9 @@ fuzz_target!(|program: (bool, [bool; 5], framing::Cut)| {
     } else {
         let new = || Delimited::new(&delimiter, cut.limit());
         framing::check(&cut, new, |codec, frame, out| codec.encode(frame, out).expect("a frame"));
+        let new = || Delimited::new(&delimiter, cut.limit()).keep_delimiter();
+        framing::check(&cut, new, |codec, frame, out| {
+            codec.encode(&frame[..frame.len() - 5], out).expect("a frame");
+        });
     }
 });

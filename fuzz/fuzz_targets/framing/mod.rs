@@ -26,6 +26,10 @@ enum How {
     Peek,
     /// The input moves to another connection.
     Move,
+    /// The same, in parts of at most so many bytes and one.
+    Take {
+        most: u8,
+    },
 }
 
 impl Cut {
@@ -64,7 +68,7 @@ where
     for (bytes, how) in &cut.pieces {
         let most = match how {
             How::Vector { most } | How::List { most } => usize::from(*most),
-            How::Peek | How::Move => 0,
+            How::Peek | How::Move | How::Take { .. } => 0,
         };
         match how {
             How::List { .. } => {
@@ -82,6 +86,13 @@ where
                 let rest = input.take_rest();
                 assert!(input.is_empty() && input.held_bytes() == 0);
                 input.push(rest);
+                decoder = new();
+            }
+            How::Take { most } => {
+                let parts = std::iter::from_fn(|| input.take(usize::from(*most) + 1));
+                let parts: Vec<Buf> = parts.collect();
+                assert!(input.is_empty() && input.held_bytes() == 0);
+                parts.into_iter().for_each(|part| input.push(part));
                 decoder = new();
             }
             How::Vector { .. } | How::List { .. } => {}

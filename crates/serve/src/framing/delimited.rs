@@ -2,8 +2,9 @@
 
 use super::{Decoder, Error, Scan};
 
-/// Frames up to a limit that end with a delimiter of `N` bytes, 1 to 255. The delimiter is not part
-/// of the [`Frame`](super::Frame). The first delimiter in the bytes ends the frame.
+/// Frames up to a limit that end with a delimiter of `N` bytes, 1 to 255. The first delimiter in the
+/// bytes ends the frame. It is not part of the [`Frame`](super::Frame), except with
+/// [`keep_delimiter`](Delimited::keep_delimiter).
 ///
 /// ```
 /// use windlass_serve::framing::{Delimited, Error, Input};
@@ -22,6 +23,8 @@ pub struct Delimited<const N: usize> {
     /// does not (the failure function of Knuth, Morris and Pratt).
     shorter: [u8; N],
     limit: usize,
+    /// How many bytes of the delimiter are left out of a frame: all or none.
+    trail: usize,
     /// How many bytes of the frame have come, and how many of the last ones match the delimiter.
     seen: usize,
     matched: usize,
@@ -44,10 +47,26 @@ impl<const N: usize> Delimited<N> {
                 at += 1;
             }
         }
-        Delimited { delimiter: *delimiter, shorter, limit, seen: 0, matched: 0 }
+        Delimited { delimiter: *delimiter, shorter, limit, trail: N, seen: 0, matched: 0 }
     }
 
-    /// Appends `frame` and the delimiter to `out`.
+    /// Leaves the delimiter in each frame, for parsers that look for it: those of HTTP, for
+    /// example. It still does not count for the limit.
+    ///
+    /// ```
+    /// use windlass_serve::framing::{Delimited, Error, Input};
+    /// let mut input = Input::new();
+    /// input.push("Host: a\r\n\r\nbody");
+    /// let mut heads = Delimited::new(b"\r\n\r\n", 1024).keep_delimiter();
+    /// assert_eq!(&*input.next(&mut heads)?.unwrap(), b"Host: a\r\n\r\n");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub const fn keep_delimiter(mut self) -> Delimited<N> {
+        self.trail = 0;
+        self
+    }
+
+    /// Appends `frame`, which has no delimiter, and the delimiter to `out`.
     ///
     /// # Errors
     /// `out` stays as it was.
@@ -116,6 +135,6 @@ impl<const N: usize> Decoder for Delimited<N> {
             return Ok(Scan::More(N - matched));
         }
         (self.seen, self.matched) = (0, 0);
-        Ok(Scan::Frame { taken: at, head: 0, trail: N })
+        Ok(Scan::Frame { taken: at, head: 0, trail: self.trail })
     }
 }

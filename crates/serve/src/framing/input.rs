@@ -230,6 +230,49 @@ impl Input {
         }
     }
 
+    /// Takes out the next bytes as they have come, at most `most` of them: a part of a body, whose
+    /// length the program knows. `None` if no bytes are left, or if `most` is 0. Bytes of a lease
+    /// are not copied. A part of another buffer is, and [`copied_bytes`](Input::copied_bytes)
+    /// counts it.
+    ///
+    /// The next call of [`next`](Input::next) scans all bytes that are left.
+    ///
+    /// ```
+    /// use windlass_serve::framing::{Delimited, Error, Input};
+    /// let mut input = Input::new();
+    /// let mut heads = Delimited::new(b"\n\n", 1024);
+    /// input.push("length: 5\n\nab");
+    /// assert_eq!(&*input.next(&mut heads)?.unwrap(), b"length: 5");
+    /// let (mut left, mut body) = (5, Vec::new());
+    /// for more in ["cd", "e\nlength: 0\n\n"] {
+    ///     while let Some(part) = input.take(left) {
+    ///         left -= part.len();
+    ///         body.extend_from_slice(&part);
+    ///     }
+    ///     input.push(more);
+    /// }
+    /// assert_eq!((left, &body[..]), (1, &b"abcd"[..]));
+    /// assert_eq!(&*input.take(left).unwrap(), b"e");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn take(&mut self, most: usize) -> Option<Buf> {
+        self.rescan();
+        if most == 0 {
+            return None;
+        }
+        if self.start == self.front.len() {
+            let next = self.more.pop_front()?;
+            self.replace_front(next);
+        }
+        let from = self.start;
+        let to = self.front.len().min(from.saturating_add(most));
+        (self.start, self.scanned) = (to, to);
+        if to == self.front.len() {
+            self.tail = Vec::new();
+        }
+        Some(self.cut(from, to))
+    }
+
     /// Takes out all bytes that are not consumed, without copying them: a list, if they are in
     /// several pieces. For a connection that is passed on to other code.
     pub fn take_rest(&mut self) -> Buf {
@@ -289,6 +332,22 @@ impl Input {
         self.tail.extend_from_slice(&self.front[start..end]);
         self.is_handed_out = true;
         Frame { from: head, to: self.tail.len() - trail, input: self }
+    }
+
+    /// A buffer of the bytes `from..to` of the front, which is consumed up to there.
+    fn cut(&mut self, from: usize, to: usize) -> Buf {
+        if self.start == self.front.len() {
+            let front = std::mem::take(&mut self.front);
+            (self.start, self.scanned) = (0, 0);
+            return front.into_buf().slice(from..to);
+        }
+        match &self.front {
+            Piece::Lease(lease) => lease.slice(from..to).into(),
+            front => {
+                self.copied += (to - from) as u64;
+                front[from..to].to_vec().into()
+            }
+        }
     }
 
     /// The decoder has seen the front: goes on to the next piece. False if there is none.
@@ -390,18 +449,7 @@ impl Frame<'_> {
             tail.truncate(to);
             return Buf::from(tail).slice(from..);
         }
-        if input.start == input.front.len() {
-            let front = std::mem::take(&mut input.front);
-            (input.start, input.scanned) = (0, 0);
-            return front.into_buf().slice(from..to);
-        }
-        match &input.front {
-            Piece::Lease(lease) => lease.slice(from..to).into(),
-            front => {
-                input.copied += (to - from) as u64;
-                front[from..to].to_vec().into()
-            }
-        }
+        input.cut(from, to)
     }
 }
 

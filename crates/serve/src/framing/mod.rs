@@ -29,7 +29,8 @@
 //!
 //! Each of them has a limit for the length of a frame. Decoding allocates nothing. Each has an
 //! `encode` that writes the same format. The frames and the error do not depend on how the bytes
-//! are split into pieces.
+//! are split into pieces. What is no frame, such as a body whose length the program knows, comes
+//! out by [`Input::take`].
 //!
 //! # Copies
 //!

@@ -289,6 +289,9 @@ proptest! {
         let expected = delimited(&bytes, &delimiter[..1], limit);
         let one = [delimiter[0]];
         check(|| Delimited::new(&one, limit), &bytes, &cuts, &expected);
+        let mut expected = expected;
+        expected.frames.iter_mut().for_each(|frame| frame.push(one[0]));
+        check(|| Delimited::new(&one, limit).keep_delimiter(), &bytes, &cuts, &expected);
     }
 
     #[test]
@@ -345,7 +348,7 @@ proptest! {
     fn peeking_and_frames_lose_nothing(
         bytes in text(),
         cuts in cuts(),
-        steps in vec((0_u8..4, 0_usize..5), 0..30),
+        steps in vec((0_u8..5, 0_usize..5), 0..30),
     ) {
         for how in WAYS {
             let mut pieces = pieces(&bytes, &cuts, how).into_iter();
@@ -372,6 +375,15 @@ proptest! {
                         let count = count.min(seen.len());
                         input.consume(count);
                         out.extend_from_slice(&seen[..count]);
+                        decoder = Lines::with_ending(Ending::Lf, 100);
+                    }
+                    3 => {
+                        let taken = input.take(count);
+                        let left = pushed - out.len();
+                        assert_eq!(taken.is_none(), count == 0 || left == 0);
+                        let taken = taken.unwrap_or_default();
+                        assert!(taken.len() <= count && !(taken.is_empty() && count.min(left) > 0));
+                        out.extend_from_slice(&taken);
                         decoder = Lines::with_ending(Ending::Lf, 100);
                     }
                     _ => {
@@ -432,8 +444,50 @@ fn every_cut() {
     at_every_cut(|| Lines::new(5), b"hello\r\n\nab\r\n", &[b"hello", b"", b"ab"]);
     at_every_cut(|| Lines::with_ending(Ending::CrLf, 5), b"a\rb\r\r\n\r\n", &[b"a\rb\r", b""]);
     at_every_cut(|| Delimited::new(b"\r\n\r\n", 8), b"a: b\r\n\r\r\n\r\n", &[b"a: b\r\n\r"]);
+    let heads = || Delimited::new(b"\r\n\r\n", 8).keep_delimiter();
+    at_every_cut(heads, b"a: b\r\n\r\r\n\r\n\r\n\r\n", &[b"a: b\r\n\r\r\n\r\n", b"\r\n\r\n"]);
     at_every_cut(|| Prefixed::new(Prefix::U64Le, 8), b"\x03\0\0\0\0\0\0\0abc", &[b"abc"]);
     at_every_cut(|| Prefixed::new(Prefix::Varint, 8), b"\x83\x80\0abc\0", &[b"abc", b""]);
+}
+
+/// A body between two heads, at every cut into three pieces: the parts are its bytes, as soon as they
+/// have come, and those of leases are not copied.
+#[test]
+fn bodies_are_taken_at_every_cut() {
+    let bytes = b"5\n\nab\n\nc0\n\n";
+    for (first, second) in (0..=bytes.len()).flat_map(|at| (at..=bytes.len()).map(move |b| (at, b)))
+    {
+        for (how, most) in WAYS.into_iter().flat_map(|how| [1, 2, 5, usize::MAX].map(|m| (how, m)))
+        {
+            let (mut input, mut heads) = (Input::new(), Delimited::new(b"\n\n", 9));
+            let (mut all, mut left, mut pushed) = (Vec::new(), 0, 0);
+            for piece in pieces(bytes, &[first, second], how) {
+                pushed += piece.len();
+                input.push(piece);
+                loop {
+                    let copied = input.copied_bytes();
+                    if let Some(part) = input.take(left.min(most)) {
+                        let is_lease = matches!(how, How::Parts | How::Leases);
+                        assert!(!is_lease || part.is_lease(), "{how:?}");
+                        assert!(!is_lease || input.copied_bytes() == copied, "{how:?}");
+                        left -= part.len();
+                        all.extend_from_slice(&part);
+                    } else if left > 0 {
+                        assert!(input.is_empty(), "what has come of a body is taken");
+                        break;
+                    } else if let Some(head) = input.next(&mut heads).expect("short heads") {
+                        left = usize::from(head[0] - b'0');
+                        all.extend_from_slice(&head);
+                        all.extend_from_slice(b"\n\n");
+                    } else {
+                        break;
+                    }
+                }
+                assert_eq!(input.len(), pushed - all.len());
+            }
+            assert_eq!((&all[..], input.held_bytes()), (&bytes[..], 0), "{how:?}, {most} at most");
+        }
+    }
 }
 
 /// A frame that arrives whole is a part of its lease; one that is cut is copied once.
