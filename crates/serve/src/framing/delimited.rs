@@ -2,8 +2,8 @@
 
 use super::{Decoder, Error, Scan};
 
-/// Frames up to a limit that end with a delimiter of `N` bytes, 1 to 255. The first delimiter in the
-/// bytes ends the frame. It is not part of the [`Frame`](super::Frame), except with
+/// Frames up to a limit that end with a delimiter of `N` bytes, 1 to 255. The first delimiter in
+/// the bytes ends the frame. It is not part of the [`Frame`](super::Frame), except with
 /// [`keep_delimiter`](Delimited::keep_delimiter).
 ///
 /// ```

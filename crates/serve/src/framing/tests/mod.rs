@@ -450,8 +450,8 @@ fn every_cut() {
     at_every_cut(|| Prefixed::new(Prefix::Varint, 8), b"\x83\x80\0abc\0", &[b"abc", b""]);
 }
 
-/// A body between two heads, at every cut into three pieces: the parts are its bytes, as soon as they
-/// have come, and those of leases are not copied.
+/// A body between two heads, at every cut into three pieces: the parts are its bytes, as soon as
+/// they have come, and those of leases are not copied.
 #[test]
 fn bodies_are_taken_at_every_cut() {
     let bytes = b"5\n\nab\n\nc0\n\n";
