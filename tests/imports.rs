@@ -84,6 +84,7 @@ const SERVE: Floors = Floors {
                 "parts::pressure",
                 "parts::heads",
                 "parts::table",
+                "parts::writer",
                 "parts::output",
                 "parts::sessions",
             ],

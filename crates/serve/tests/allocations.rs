@@ -1,8 +1,13 @@
-//! The framing allocates nothing while frames arrive whole.
+//! The framing allocates nothing while frames arrive whole, nor does the `Write` of a connection.
 #![allow(missing_docs)] // a test binary has no users
 
-use windlass::Watcher;
+use std::io::{Read, Write};
+
+use windlass::net::ListenOptions;
+use windlass::{Completions, Watcher};
 use windlass_serve::framing::{Decoder, Delimited, Ending, Error, Input, Lines, Prefix, Prefixed};
+
+use windlass_serve::{Config, Engine, Event};
 
 #[path = "../../../tests/common/alloc.rs"]
 mod alloc;
@@ -57,4 +62,41 @@ fn encoding_into_memory_that_is_there_allocates_nothing() {
         Prefixed::new(Prefix::Varint, 10).encode(b"frame", &mut out).expect("a frame");
     });
     assert_eq!((count, &*out), (0, &b"line\npart--\x05frame"[..]));
+}
+
+/// The memory of the first turn serves all others.
+#[test]
+fn the_write_of_a_connection_allocates_nothing() {
+    let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine = Engine::<()>::new(Config::new());
+    let at = ([127, 0, 0, 1], 0);
+    let listener = engine.listen(&mut watcher, at, ListenOptions::default()).expect("a listener");
+    let address = watcher.local_address(engine.listeners()[listener]).expect("its address");
+    let mut client = std::net::TcpStream::connect(address.ip().expect("an address")).unwrap();
+    let mut done = Completions::new();
+    let id = loop {
+        watcher.wait(&mut done).expect("a wait");
+        let mut batch = done.visit();
+        if let Some(Event::Opened { id, .. }) = engine.next_event_in(&mut watcher, &mut batch) {
+            break id;
+        }
+    };
+    let text = "length 12\r\n<>".repeat(20);
+    let mut round = || {
+        let count = allocations(|| {
+            for _ in 0..20 {
+                let mut writer = engine.writer(id);
+                write!(writer, "length {}\r\n", 12).expect("room");
+                let parts = [b"<".as_slice(), b">"].map(std::io::IoSlice::new);
+                assert_eq!(writer.write_vectored(&parts).expect("room"), 2);
+            }
+        });
+        engine.flush(&mut watcher);
+        let mut heard = vec![0; text.len()];
+        client.read_exact(&mut heard).expect("an answer");
+        assert_eq!(heard, text.as_bytes());
+        count
+    };
+    round();
+    assert_eq!((0..100).map(|_| round()).sum::<u64>(), 0);
 }

@@ -56,6 +56,8 @@ fn refuses_everywhere<T: Harness>(mut l: Loop<T::Driver>, id: Id) {
         let refused = engine.write(id, "late").unwrap_err();
         assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"late"[..]));
         assert_eq!(engine.write_slice(id, b"late"), Err(Refusal::Stale));
+        let error = engine.writer(id).write(b"late").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         assert!(!engine.pause(id) && !engine.resume(id) && !engine.wake(id));
         assert!(!engine.close(id) && !engine.shutdown(id) && !engine.abort(id));
         assert!(!engine.detach(id) && !engine.charge(id, 1));

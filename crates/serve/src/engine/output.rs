@@ -1,5 +1,7 @@
 //! Output: the bytes of a turn leave as one write, in `flush`.
 
+use std::io;
+
 use windlass::driver::Driver;
 use windlass::{Buf, Op, Watcher};
 
@@ -11,6 +13,7 @@ use crate::parts::table::{
     ABORT, Active, CONNECTING, DIRTY, DRAINING, ENDED, FINISHING, FRESH, FULL, NIL, Place,
     THROTTLED,
 };
+use crate::parts::writer::Writer;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -99,6 +102,32 @@ impl<S> Engine<S> {
             return Err(Refusal::Stale);
         }
         self.write_slice_at(id.index(), bytes)
+    }
+
+    /// A `Write` of std that copies bytes to a connection, as [`write_slice`](Engine::write_slice):
+    /// for `write!`, and for code that wants a `Write`, such as a TLS library. Each write takes all
+    /// of its bytes or none, and needs no allocation.
+    ///
+    /// For a session each write is one datagram, and `write!` makes several.
+    ///
+    /// ```
+    /// use std::io::{self, Write};
+    /// use windlass_serve::{Engine, Id};
+    ///
+    /// fn greet(engine: &mut Engine<u32>, id: Id) -> io::Result<()> {
+    ///     let number = *engine.state(id).unwrap_or(&0);
+    ///     write!(engine.writer(id), "hello, number {number}\r\n")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`write`](Engine::write). The error of std contains the [`Refusal`]
+    /// ([`get_ref`](std::io::Error::get_ref)), and has the kind
+    ///
+    /// - `BrokenPipe` for [`Refusal::Stale`],
+    /// - `QuotaExceeded` for [`Refusal::Cap`] and [`Refusal::Memory`].
+    pub fn writer(&mut self, id: Id) -> impl io::Write {
+        Writer(move |bytes: &[u8]| self.write_slice(id, bytes))
     }
 
     /// Copies bytes to the connection that has a place.

@@ -15,3 +15,4 @@ pub(crate) mod sessions;
 pub(crate) mod side;
 pub(crate) mod table;
 pub(crate) mod transport;
+pub(crate) mod writer;

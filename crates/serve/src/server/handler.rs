@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::ops::RangeBounds;
 use std::task;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::datagram::Datagram;
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
 use crate::handles::stream::Stream;
+use crate::parts::writer::Writer;
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::Origin;
 use crate::words::id::Id;
@@ -339,6 +341,35 @@ impl<S> Conn<'_, S> {
             Ok(()) => true,
             Err(reason) => self.overflow(reason),
         }
+    }
+
+    /// A `Write` of std that copies bytes to the connection, as
+    /// [`write_slice`](Conn::write_slice): for `write!`, and for code that wants a `Write`, such as
+    /// a TLS library. Where `write_slice` is false, it fails, and the connection ends in the same
+    /// way. [`Engine::writer`] lists the kinds of its errors.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// struct Lengths;
+    /// impl Handler for Lengths {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         match write!(c.writer(), "{} bytes\r\n", data.len()) {
+    ///             Ok(()) => Action::None,
+    ///             Err(_) => Action::Close,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn writer(&mut self) -> impl io::Write {
+        Writer(move |bytes: &[u8]| {
+            self.engine.write_slice_at(self.index, bytes).inspect_err(|&reason| {
+                self.overflow(reason);
+            })
+        })
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 //! What was refused, and why.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// Why a write, a job or a file was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,21 @@ impl fmt::Display for Refusal {
             Refusal::File => "it is no regular file, or the range is not within it",
             Refusal::Unsupported => "a session sends no file, and a simulation has none",
         })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The error of a [`writer`](crate::Engine::writer).
+impl From<Refusal> for io::Error {
+    fn from(reason: Refusal) -> io::Error {
+        let kind = match reason {
+            Refusal::Stale => io::ErrorKind::BrokenPipe,
+            Refusal::File => io::ErrorKind::InvalidInput,
+            Refusal::Unsupported => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::QuotaExceeded,
+        };
+        io::Error::new(kind, reason)
     }
 }
 
