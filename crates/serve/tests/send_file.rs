@@ -253,8 +253,8 @@ fn files_are_whole_between_writes<T: Setting>() {
 }
 
 fn tell_what_waits(c: &mut Conn<'_, usize>, news: &News<Note>) {
-    let (id, waiting) = (c.id(), c.waiting());
-    news.tell(Note::Waits(waiting, c.engine().waiting_files(id)));
+    let waiting = c.waiting();
+    news.tell(Note::Waits(waiting, c.waiting_files()));
 }
 
 /// Sends the file and five more bytes, and tells what waits then.

@@ -455,6 +455,11 @@ impl<S> Conn<'_, S> {
         self.engine.waiting(self.id())
     }
 
+    /// How many files wait, the one that is being sent included.
+    pub fn waiting_files(&self) -> usize {
+        self.engine.waiting_files(self.id())
+    }
+
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:
     /// for a connection that will be idle for long, or was upgraded. False if a loop serves it
     /// already, if it closes, has shut down its output, or has a [`Stream`].
