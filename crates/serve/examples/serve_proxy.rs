@@ -59,18 +59,8 @@ impl Handler for Proxy {
         if c.engine().write(other, data).is_err() {
             return Action::Close; // the other side is about to end, and this one with it
         }
-        if c.engine().waiting(other) > HIGH {
-            c.pause();
-        }
-        Action::None
-    }
-
-    fn postwrite(&mut self, c: &mut Conn<'_, Other>, _amount: usize, remaining: usize) -> Action {
-        if let Some(sender) = *c.state() {
-            // If more remains, `drained` follows.
-            if remaining <= HIGH {
-                c.engine().resume(sender);
-            }
+        if c.engine().is_full(other) {
+            c.pause(); // until `drained`
         }
         Action::None
     }

@@ -24,6 +24,7 @@ every_driver! {
     a_detached_connection_keeps_every_byte
     a_connection_too_many_hears_a_farewell
     drained_is_told_at_the_low_mark
+    a_program_that_writes_in_drained_sends_all
     a_reset_is_a_cause
     a_shutdown_reports_what_it_gives_up
 }
@@ -36,6 +37,7 @@ struct Made<S> {
     opened: Callback<S>,
     data: DataCallback<S>,
     ended: Callback<S>,
+    on_drained: Callback<S>,
     drained: usize,
     writes: Vec<(usize, usize)>,
     closed: Vec<(Cause, usize)>,
@@ -48,6 +50,7 @@ impl<S> Default for Made<S> {
             opened: Box::new(|_| Action::None),
             data: Box::new(|_, _| Action::None),
             ended: Box::new(|_| Action::Close),
+            on_drained: Box::new(|_| Action::None),
             drained: 0,
             writes: Vec::new(),
             closed: Vec::new(),
@@ -72,9 +75,9 @@ impl<S: Default + 'static> Handler for Made<S> {
     fn wake(&mut self, _: &mut Conn<'_, S>) -> Action {
         Action::None
     }
-    fn drained(&mut self, _: &mut Conn<'_, S>) -> Action {
+    fn drained(&mut self, c: &mut Conn<'_, S>) -> Action {
         self.drained += 1;
-        Action::None
+        (self.on_drained)(c)
     }
     fn postwrite(&mut self, _: &mut Conn<'_, S>, amount: usize, remaining: usize) -> Action {
         self.writes.push((amount, remaining));
@@ -373,6 +376,38 @@ fn a_connection_too_many_hears_a_farewell<T: Harness>() {
     let late = bench.connect();
     bench.say(late, "hello");
     bench.until("there is room again", |bench| bench.client(late).heard == b"hello");
+}
+
+/// A program that makes data without end stops while it is full. The kernel can take all in one
+/// flush, and the program hears of that, too.
+fn a_program_that_writes_in_drained_sends_all<T: Harness>() {
+    for (marks, piece) in [((64 << 10, 256 << 10), 300 << 10), ((1 << 10, 2 << 10), 3000)] {
+        let all = 40 * piece;
+        let write = move |c: &mut Conn<'_, usize>| {
+            while !c.is_full() && *c.state() < all {
+                assert!(c.write(vec![7; piece]));
+                *c.state() += piece;
+            }
+        };
+        let made = Made {
+            data: Box::new(move |c: &mut Conn<'_, usize>, _| {
+                write(c);
+                Action::None
+            }),
+            on_drained: Box::new(move |c: &mut Conn<'_, usize>| {
+                assert!(!c.is_full());
+                write(c);
+                Action::None
+            }),
+            ..Made::default()
+        };
+        let limits = Limits::new().marks(marks.0, marks.1);
+        let mut bench = bench::<T, _, _>(server(made, config(limits)));
+        let client = bench.connect();
+        bench.say(client, "g");
+        bench.until("all was heard", |bench| bench.client(client).heard.len() == all);
+        bench.until("it is told each time", |bench| bench.running.handler().drained == 40);
+    }
 }
 
 fn drained_is_told_at_the_low_mark<T: Harness>() {

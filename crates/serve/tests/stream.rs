@@ -35,6 +35,7 @@ every_driver! {
     a_read_deadline_ends_a_stream
     a_write_deadline_ends_a_stream_unless_its_output_is_sent
     deadlines_of_a_stream_move_and_go
+    a_write_above_the_high_mark_waits_for_the_low_one
 }
 
 #[derive(Default)]
@@ -227,7 +228,7 @@ fn a_stream_that_is_not_read_holds_its_peer_up<T: Harness>() {
 }
 
 fn a_write_without_room_is_woken<T: Harness>() {
-    let (mut bench, client, stream) = pair::<T>(limits().cap(1 << 20));
+    let (mut bench, client, stream) = pair::<T>(limits().cap(1 << 20).marks(64 << 10, 2 << 20));
     bench.deafen(client);
     let mut written = fill(&stream);
     let bells = Arc::clone(&bench.running.handler().bells);
@@ -253,7 +254,7 @@ fn a_write_without_room_is_woken<T: Harness>() {
 }
 
 fn a_write_without_memory_is_woken<T: Harness>() {
-    let (mut bench, client, stream) = pair::<T>(limits().memory(500_000));
+    let (mut bench, client, stream) = pair::<T>(limits().memory(500_000).marks(64 << 10, 1 << 20));
     bench.deafen(client);
     let written = fill(&stream);
     // All but the reserve.
@@ -264,6 +265,29 @@ fn a_write_without_memory_is_woken<T: Harness>() {
     let more = (&stream).write(b"x").unwrap();
     bench.until("all is heard", |bench| bench.client(client).heard.len() == written + more);
     assert_eq!(bench.running.engine().budget().used(), 0);
+}
+
+/// A peer that does not read holds up the writer at the high mark, long before the cap.
+fn a_write_above_the_high_mark_waits_for_the_low_one<T: Harness>() {
+    let (mut bench, client, stream) = pair::<T>(limits().marks(64 << 10, 256 << 10));
+    bench.deafen(client);
+    let mut written = 0;
+    // The system takes some.
+    for _ in 0..100 {
+        written += fill(&stream);
+        bench.run_for(T::span(0.1));
+    }
+    let waiting = bench.running.engine().waiting(stream.id());
+    assert!((192 << 10..=320 << 10).contains(&waiting), "{waiting} bytes wait");
+    let bells = Arc::clone(&bench.running.handler().bells);
+    let before = bells.count();
+    bench.hear(client);
+    bench.until("there is room", |_| bells.count() > before);
+    assert!(bench.running.engine().waiting(stream.id()) <= 64 << 10);
+    written += fill(&stream);
+    drop(stream);
+    bench.until("all is heard", |bench| bench.client(client).is_over());
+    assert_eq!(bench.client(client).heard.len(), written);
 }
 
 /// A write that the memory of the server never has room for is cut: it does not wait in vain.
@@ -302,7 +326,7 @@ fn a_stream_writes_with_the_least_memory<T: Harness>() {
 }
 
 fn the_last_drop_closes_behind_the_output<T: Harness>() {
-    let (mut bench, client, mut stream) = pair::<T>(limits());
+    let (mut bench, client, mut stream) = pair::<T>(limits().marks(1 << 20, 8 << 20));
     let all = vec![3; 5 << 20];
     let mut rest = &all[..];
     while !rest.is_empty() {

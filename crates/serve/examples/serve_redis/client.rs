@@ -76,11 +76,6 @@ impl Client {
         self.has_more
     }
 
-    /// Whether replies wait for the log, which wakes the connection when it has synced.
-    pub(crate) fn waits_for_log(&self) -> bool {
-        !self.held.is_empty()
-    }
-
     /// Does what the client has asked, and appends the replies that may leave to `out`. `waiting`
     /// bytes of earlier replies are not sent yet.
     pub(crate) fn serve(

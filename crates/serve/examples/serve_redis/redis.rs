@@ -89,13 +89,4 @@ impl Handler for Redis {
     fn wake(&mut self, c: &mut Conn<'_, Client>) -> Action {
         self.serve(c)
     }
-
-    fn postwrite(&mut self, c: &mut Conn<'_, Client>, _amount: usize, remaining: usize) -> Action {
-        // Where more remains, `drained` follows.
-        if remaining <= MOST_REPLIES && c.state().has_more() && !c.state().waits_for_log() {
-            let id = c.id();
-            c.engine().wake(id);
-        }
-        Action::None
-    }
 }

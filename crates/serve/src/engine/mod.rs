@@ -292,7 +292,7 @@ impl<S> Engine<S> {
         Engine {
             table: Table::new(loop_index),
             config,
-            memory: Pressure::new(budget),
+            memory: Pressure::new(budget, config.limits.high),
             told: ToTell {
                 tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
                 queue: VecDeque::new(),

@@ -19,10 +19,6 @@ use crate::words::cause::Cause;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
 
-/// One buffer of so many bytes to a connection that has nothing else is not looked at for the
-/// budget: it is no more than the least share.
-const SMALL: usize = 4 << 10;
-
 impl<S> Engine<S> {
     /// Writes to a connection. What is written in a turn leaves as one write, in
     /// [`flush`](Engine::flush). Empty buffers count as written.
@@ -58,7 +54,7 @@ impl<S> Engine<S> {
         if place.active != NIL
             || place.takes_no_output()
             || len == 0
-            || len > SMALL
+            || len > self.memory.small
             || charged as usize + len > self.config.limits.cap
         {
             return self.write_more(index, data);
@@ -216,6 +212,18 @@ impl<S> Engine<S> {
         }
         let queued = self.table.active_of(id.index()).map_or(0, |active| active.in_memory());
         queued + self.corked(id.index())
+    }
+
+    /// Whether a connection has so much output that [`Event::Drained`](crate::Event::Drained) will
+    /// follow: more than [`Limits::high`](crate::Limits::high) bytes wait, or have waited since the
+    /// last one, or [`Limits::files`](crate::Limits::files) files wait. A program that makes data
+    /// without end stops here. False for a stale id, and for a session.
+    pub fn is_full(&mut self, id: Id) -> bool {
+        let Some(place) = self.table.unless_session(id) else { return false };
+        let limits = self.config.limits;
+        place.flags & FULL != 0
+            || self.waiting(id) > limits.high
+            || self.waiting_files(id) >= limits.files
     }
 
     /// Notes that the program itself holds `bytes` bytes for a connection: a message of which a
@@ -387,7 +395,7 @@ impl<S> Engine<S> {
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         if queued > 0 {
             self.activate(index);
-            self.wait_for_output(watcher, index, queued);
+            self.wait_for_output(watcher, index, queued, queued);
         }
         queued
     }
@@ -415,6 +423,7 @@ impl<S> Engine<S> {
         let (source, token) = (place.source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return };
         let sends = active.corked | active.queued > 0;
+        let most = active.corked + active.queued;
         if active.corked > 0 {
             if active.queued > 0 {
                 // The progress since the last look must be noted now: the new bytes hide it.
@@ -437,8 +446,9 @@ impl<S> Engine<S> {
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         let Some(active) = self.table.active_of(index) else { return };
         let is_in_time = active.timed && sends && queued == 0;
-        if queued | active.queued | active.charged as usize != 0 {
-            self.wait_for_output(watcher, index, queued);
+        let was_full = most > self.config.limits.high;
+        if was_full || queued | active.queued | active.charged as usize != 0 {
+            self.wait_for_output(watcher, index, queued, most);
         }
         if is_in_time {
             self.sent_in_time(index);
@@ -449,12 +459,15 @@ impl<S> Engine<S> {
         self.table.settle(index);
     }
 
-    /// Notes how much output waits, and submits a wait for its end.
+    /// Notes how much output waits, and submits a wait for its end. `most` bytes have waited in
+    /// this turn: a program that has seen more than the high mark hears of less, even if the kernel
+    /// has taken all.
     pub(crate) fn wait_for_output<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         index: u32,
         queued: usize,
+        most: usize,
     ) {
         self.note_progress(watcher, index, queued);
         self.recharge(index);
@@ -462,7 +475,7 @@ impl<S> Engine<S> {
         let (source, token) = (self.table.place(index).source, self.token(index));
         let place = self.table.place_mut(index);
         let was_full = place.flags & FULL != 0;
-        if self.is_full_with(index, queued, limits.high, limits.files - 1) {
+        if self.is_full_with(index, most.max(queued), limits.high, limits.files - 1) {
             self.table.place_mut(index).flags |= FULL;
         }
         let flags = self.table.place(index).flags;
@@ -472,7 +485,7 @@ impl<S> Engine<S> {
                 self.unsweep(index);
             }
             if flags & (FULL | DRAINING) == FULL {
-                // The wait for less output was refused, and is not needed any more.
+                // The wait for less output was refused, or is not needed at all.
                 self.drained(watcher, index);
             }
             return;
@@ -528,7 +541,7 @@ impl<S> Engine<S> {
         if queued == 0 && self.table.active_of(index).is_some_and(|a| a.timed && a.corked == 0) {
             self.sent_in_time(index);
         }
-        self.wait_for_output(watcher, index, queued);
+        self.wait_for_output(watcher, index, queued, queued);
         if let Some(stream) = self.stream_of(index) {
             stream.offer_room();
         }

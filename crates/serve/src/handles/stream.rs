@@ -49,9 +49,10 @@ pub(crate) const KEPT: usize = 64 << 10;
 ///   [`Waker`] is called when a further try makes sense, and when the connection ends. A wake can
 ///   also come in vain. The waker runs on the thread of the loop, and must not block. A panic of it
 ///   is caught.
-/// - At most 64 KiB are written at once, and about half of [`Limits::memory`] if that is less. They
-///   are charged to [`Limits::cap`] and [`Limits::memory`], as by [`Remote::write`]. A write above
-///   either limit finds no room.
+/// - A write finds no room while more than [`Limits::high`] bytes of output wait, and finds some
+///   again at [`Limits::low`] bytes. At most 64 KiB are written at once, and about half of
+///   [`Limits::memory`] if that is less. They are charged to [`Limits::cap`] and
+///   [`Limits::memory`], as by [`Remote::write`]. A write above either limit finds no room.
 /// - A [file](crate::Engine::send_file) of the connection stands among the writes that have come
 ///   to the loop.
 /// - If the program does not read, the connection stops reading once more than [`Limits::high`]
@@ -222,6 +223,11 @@ impl Link {
         wake(&waker);
     }
 
+    /// How many bytes of output wait, those that the loop has not taken yet included.
+    fn waiting(&self) -> usize {
+        self.remote.loops.first().map_or(0, |shared| shared.heads.charged(self.id))
+    }
+
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         let mut state = self.lock();
         if out.is_empty() || state.input_over {
@@ -255,7 +261,6 @@ impl Link {
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len().min(MOST_WRITTEN).min(self.cap.max(1));
         let count = count.min(self.budget.most() - BOOKKEEPING as usize);
-        let data = Buf::from(bytes[..count].to_vec());
         // Until the end of this function neither the loop nor a close comes in between: what is
         // queued here is before the close, and a refusal is noted before the loop looks for it.
         let mut state = self.lock();
@@ -265,7 +270,11 @@ impl Link {
         if state.output_over {
             return Err(ended(Cause::Closed));
         }
-        let mut refused = match self.remote.write(self.id, data) {
+        if self.waiting() > self.high {
+            state.wants_room = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut refused = match self.remote.write(self.id, bytes[..count].to_vec()) {
             Ok(()) => return Ok(count),
             Err(refused) => refused,
         };
@@ -339,14 +348,15 @@ impl StreamSide for Link {
 
     fn offer_room(&self) {
         let mut state = self.lock();
-        if std::mem::take(&mut state.wants_room) {
+        if state.wants_room && self.waiting() <= self.low {
+            state.wants_room = false;
             self.wake(state);
         }
     }
 
     fn offer_memory(&self) -> bool {
         let mut state = self.lock();
-        let held = self.remote.loops.first().map_or(0, |shared| shared.heads.charged(self.id));
+        let held = self.waiting();
         match state.wants_memory {
             Some(bytes) if !self.budget.has_room(bytes, held) => return false,
             Some(_) => {

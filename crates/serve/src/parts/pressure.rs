@@ -7,6 +7,10 @@ use crate::words::id::Id;
 /// that is less.
 const STEP: usize = 1 << 20;
 
+/// One buffer of so many bytes to a connection that has nothing else is not looked at for the
+/// budget: it is no more than the least share.
+const SMALL: usize = 4 << 10;
+
 pub(crate) struct Pressure {
     pub(crate) budget: Budget,
     /// How many connections of this loop hold bytes.
@@ -24,6 +28,9 @@ pub(crate) struct Pressure {
     step: usize,
     /// What the output of this turn is charged.
     turn: u32,
+    /// The longest buffer that a connection with nothing else takes without a look: `SMALL`, and
+    /// not more than the high mark.
+    pub(crate) small: usize,
     /// Connections whose reads have stopped. Some may read again since.
     pub(crate) throttled: Vec<Id>,
     /// How many connections have the flag `THROTTLED`.
@@ -35,7 +42,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    pub(crate) fn new(budget: Budget) -> Pressure {
+    pub(crate) fn new(budget: Budget, high: usize) -> Pressure {
         let mut pressure = Pressure {
             budget,
             holders: 0,
@@ -45,6 +52,7 @@ impl Pressure {
             room: 0,
             step: 0,
             turn: 0,
+            small: SMALL.min(high),
             throttled: Vec::new(),
             stopped: 0,
             keepers: Vec::new(),

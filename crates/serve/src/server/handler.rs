@@ -111,8 +111,8 @@ pub trait Handler: Sized {
         Action::Close
     }
 
-    /// The waiting output was above the [high](crate::Limits::high) mark. Now it is at or below the
-    /// [low](crate::Limits::low) mark.
+    /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
+    /// of its turn. Now it is at or below the [low](crate::Limits::low) mark.
     fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::None
     }
@@ -458,6 +458,12 @@ impl<S> Conn<'_, S> {
     /// How many files wait, the one that is being sent included.
     pub fn waiting_files(&self) -> usize {
         self.engine.waiting_files(self.id())
+    }
+
+    /// Whether [`Handler::drained`] will follow, because much output waits: see
+    /// [`Engine::is_full`].
+    pub fn is_full(&mut self) -> bool {
+        self.engine.is_full(self.id())
     }
 
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:

@@ -39,9 +39,9 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// The waiting output was above the [high](crate::Limits::high) mark, or
-    /// [`Limits::files`](crate::Limits::files) files waited. Now the output is at or below the
-    /// [low](crate::Limits::low) mark, and at most half as many files wait.
+    /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
+    /// of its turn, or [`Limits::files`](crate::Limits::files) files waited. Now the output is at
+    /// or below the [low](crate::Limits::low) mark, and at most half as many files wait.
     Drained {
         /// The connection.
         id: Id,
