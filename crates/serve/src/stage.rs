@@ -4,15 +4,18 @@
 //!  Connecting ──▶ Handshake ──▶ Open ──▶ HalfClosed ──close──▶ Closing ──▶ Lingering ──▶ Ended
 //!                               ▲ │          │
 //!               a move called off │          │
-//!                               │ └──detach──┴──▶ Leaving ─────────────────────────────▶ Ended
-//!                               └───────────────────┘
+//!                               │ └──detach──┴──▶ Leaving ──close──▶ Closing
+//!                               └───────────────────┘ └────────────────────────────────▶ Ended
 //! ```
 //!
-//! A close or a detach leads to *closing* or *leaving* from each stage before them. A failure, an
-//! abort and a limit lead to *ended* from every stage. They lead there by way of *failing* if
-//! output is in flight: a kernel that completes has taken bytes of a write before it says so.
-//! *Closing* skips *lingering* if the peer has ended its side already, or if [`Limits::linger`] is
-//! zero.
+//! A close or a detach leads to *closing* or *leaving* from each stage before them. A request of
+//! the program replaces a weaker one that waits, and a weaker one after it has no effect:
+//! half-close, detach or move, close, abort. So a close leads from *leaving* to *closing*.
+//!
+//! A failure, an abort and a limit lead to *ended* from every stage. They lead there by way of
+//! *failing* if output is in flight: a kernel that completes has taken bytes of a write before it
+//! says so. *Closing* skips *lingering* if the peer has ended its side already, or if
+//! [`Limits::linger`] is zero.
 //!
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
@@ -94,8 +97,8 @@ pub(crate) enum Step {
     Close,
     /// The program asks for the descriptor, or the connection is to move.
     Leave,
-    /// What was to leave stays: a move took too long, or a close came before. If a side has ended,
-    /// a `SideEnded` follows.
+    /// What was to leave stays: a move took too long, or the program asks for something else. If a
+    /// side has ended, a `SideEnded` follows, or a `Close`.
     CalledOff,
     /// The system has taken all output, and the peer has not ended its side.
     OutputTaken,
@@ -125,8 +128,7 @@ impl Stage {
             (Connecting, Step::Connected) => Open,
             (Handshake, Step::Agreed) => Open,
             (Open, Step::SideEnded) => HalfClosed,
-            // `Leaving` is not here: `close_as` first calls off a move, or a detach during the
-            // connect.
+            // `Leaving` is not here: `close_as` first calls it off, if the program asks.
             (Open | HalfClosed | Connecting | Handshake, Step::Close) => Closing,
             (Open | HalfClosed | Connecting | Handshake, Step::Leave) => Leaving,
             (Leaving, Step::CalledOff) => Open,

@@ -317,7 +317,7 @@ fn a_peer_that_has_ended_its_side_has_a_limit_of_time<T: Harness>() {
     let mut l = Loop::new::<T>(Config::new().limits(limits).close_on_eof(false));
     let (client, _) = l.pair();
     l.watcher.submit(Op::shutdown(client).token(1)).unwrap();
-    l.until("it hears that", |l| l.told.contains(&"other"));
+    l.until("it hears that", |l| l.told.contains(&"eof"));
     let start = l.now();
     l.until("it ends", |l| !l.ends.is_empty());
     assert!(l.now() - start >= T::span(40.0) - T::span(1.0), "too early");
@@ -330,7 +330,7 @@ fn a_half_closed_connection_that_sends_is_not_idle<T: Harness>() {
     let (client, id) = l.pair();
     l.watcher.submit(Op::shutdown(client).token(1)).unwrap();
     l.watcher.submit(Op::read(client).multishot().token(1)).unwrap();
-    l.until("it hears that", |l| l.told.contains(&"other"));
+    l.until("it hears that", |l| l.told.contains(&"eof"));
     for _ in 0..10 {
         l.run_for(T::span(100.0));
         assert!(l.ends.is_empty(), "it sends");

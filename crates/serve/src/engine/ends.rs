@@ -28,39 +28,59 @@ impl<S> Engine<S> {
     /// Closes a connection after its [jobs](Engine::execute) have ended and its waiting output is
     /// sent; false for a stale id. No more of its data is delivered. Output that is not sent within
     /// [`Limits::close`](crate::Limits::close) is lost: `unsent` of
-    /// [`Event::Closed`](crate::Event::Closed) counts it. A connection that is open and on its way
-    /// to a [detach](Engine::detach) goes on with that.
+    /// [`Event::Closed`](crate::Event::Closed) counts it.
+    ///
+    /// A request of the program replaces a weaker one that is still waiting: a half-close is the
+    /// weakest, then come a detach and a move, a close, and an abort. So a connection that waits
+    /// for its detach or its move closes instead. A weaker request after a stronger one has no
+    /// effect. True says that the connection is to end, also if it ends already. False also if its
+    /// [`Event::Detached`](crate::Event::Detached) waits to be taken out.
     pub fn close(&mut self, id: Id) -> bool {
         self.close_as(id, Cause::Closed)
     }
 
     pub(crate) fn close_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
-        if place.flags & CONNECTING != 0 {
-            // A detach that has not begun gives way. Otherwise a shutdown would wait for the
-            // connect.
-            place.advance(Step::CalledOff);
-        } else if place.stage == Stage::Leaving && cause == Cause::Closed {
-            // A move gives way to a close of the program. After a shutdown or the peer's end the
-            // move goes on: it hands over what is left to do.
-            self.call_off_move(id.index());
+        if place.stage == Stage::Ended {
+            return false; // the program has its descriptor
         }
+        let leaves = place.stage == Stage::Leaving;
+        if place.flags & CONNECTING != 0 {
+            // A shutdown would wait for the connect.
+            place.advance(Step::CalledOff);
+        } else if leaves && cause == Cause::Closed {
+            // After a shutdown or the peer's end it goes on to leave: what is left to do is handed
+            // over.
+            self.call_off(id);
+        }
+        let bounded = leaves && self.has_bounded_end(id.index());
         let Some(place) = self.table.get_mut(id) else { return false };
         if !place.is_to_end() {
             place.advance(Step::Close);
             self.note_cause(id.index(), cause);
-            self.begin_end_clock(id.index());
+            if !bounded {
+                self.begin_end_clock(id.index());
+            }
             self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
         true
     }
 
-    /// Shuts down the output of a connection after its waiting output is sent (half-close); false
-    /// for a stale id. The peer reads EOF, and can still send. The connection closes when the peer
-    /// has shut down its output, too. A session [closes](Engine::close): UDP has no half-close.
+    /// Shuts down the output of a connection after its waiting output is sent (half-close). The
+    /// peer reads EOF, and can still send. The connection closes when the peer has shut down its
+    /// output, too. A session [closes](Engine::close): UDP has no half-close.
+    ///
+    /// False for a stale id, and for a connection that was aborted, has failed, or waits for its
+    /// [detach](Engine::detach): its descriptor leaves with its output open. A move that waits is
+    /// called off. True if the connection closes, because a close shuts the output down, too.
     pub fn shutdown(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.unless_session_mut(id) else { return self.close(id) };
+        let Some(place) = self.table.unless_session(id) else { return self.close(id) };
+        let cannot = place.stage >= Stage::Failing || place.flags & ABORT != 0;
+        if cannot || place.stage == Stage::Leaving && !self.call_off_move(id.index()) {
+            return false;
+        }
+        let Some(place) = self.table.get_mut(id) else { return false };
         if !place.is_to_end() && place.flags & SHUTTING == 0 {
             place.advance(Step::SideEnded);
             place.flags |= SHUT;
@@ -72,18 +92,43 @@ impl<S> Engine<S> {
 
     /// Hands the descriptor of a connection to the program after its [jobs](Engine::execute) have
     /// ended and its waiting output is sent, with the bytes that were not delivered:
-    /// [`Event::Detached`](crate::Event::Detached). False for a stale id. If this takes longer than
-    /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`].
-    /// False for a session, too: it has no descriptor of its own.
+    /// [`Event::Detached`](crate::Event::Detached). If this takes longer than
+    /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`]. A
+    /// [close](Engine::close) takes its place. A move that waits is called off.
+    ///
+    /// False for a stale id, for a session, which has no descriptor of its own, and for a
+    /// connection that closes, was aborted or has failed.
     pub fn detach(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.unless_session_mut(id) else { return false };
-        if !place.is_to_end() {
-            place.advance(Step::Leave);
-            self.begin_end_clock(id.index());
-            self.refuse_output_of_stream(id.index());
-            self.dirty(id.index());
+        let Some(place) = self.table.unless_session(id) else { return false };
+        if place.is_over() {
+            return place.stage == Stage::Ended; // its event waits
         }
+        if place.stage == Stage::Leaving && !self.call_off_move(id.index()) {
+            return !self.is_moving(id);
+        }
+        self.leave(id);
         true
+    }
+
+    /// Begins to leave, because the program wants the descriptor, or another loop gets it.
+    pub(crate) fn leave(&mut self, id: Id) {
+        let Some(place) = self.table.get_mut(id) else { return };
+        place.advance(Step::Leave);
+        self.begin_end_clock(id.index());
+        if let Some(stream) = self.stream_of(id.index()) {
+            stream.let_go();
+        }
+        self.dirty(id.index());
+    }
+
+    /// A detach or a move that waits gives way. (In a shutdown of the server a move does not.)
+    fn call_off(&mut self, id: Id) {
+        if !self.call_off_move(id.index())
+            && !self.is_moving(id)
+            && let Some(place) = self.table.get_mut(id)
+        {
+            place.advance(Step::CalledOff);
+        }
     }
 
     /// Carries out what the program has asked of a connection.

@@ -40,7 +40,13 @@ impl<S> Engine<S> {
             return false;
         }
         self.leaving.moves[at].begun = Some(flags & ENDED != 0);
-        self.detach(id)
+        self.leave(id);
+        true
+    }
+
+    /// Whether a connection waits for its move.
+    pub(crate) fn is_moving(&self, id: Id) -> bool {
+        self.leaving.moves.iter().any(|one| one.id == id && one.begun.is_some())
     }
 
     /// The index of this loop or thread.
@@ -79,7 +85,7 @@ impl<S> Engine<S> {
     }
 
     /// Calls off the move of a connection, which stays where it is: the move took too long, or the
-    /// connection is to close. False if it does not move, or if the server shuts down.
+    /// program wants something else. False if it does not move, or if the server shuts down.
     pub(crate) fn call_off_move(&mut self, index: u32) -> bool {
         let id = self.table.id(index);
         let Some(one) = self.leaving.moves.iter_mut().find(|one| one.id == id) else {
@@ -282,6 +288,40 @@ mod tests {
         }
         told.sort_unstable();
         assert_eq!(told, ["data", "data", "wake"]);
+    }
+
+    /// A half-close and a detach answered true, and the connection moved without them.
+    #[test]
+    fn a_request_of_the_program_takes_the_place_of_a_move() {
+        type Ask = fn(&mut Engine<()>, Id) -> bool;
+        let requests: [Ask; 3] =
+            [|e, id| e.shutdown(id), |e, id| e.detach(id), |e, id| e.close(id)];
+        for (at, ask) in requests.into_iter().enumerate() {
+            let (mut watcher, mut engine, client, id) = leaving();
+            assert!(ask(&mut engine, id) && engine.rest() == Rest::Stays, "request {at}");
+            engine.flush(&mut watcher);
+            watcher.submit(Op::read_exact(client, Vec::with_capacity(30 << 20), 30 << 20)).unwrap();
+            let (mut done, mut last, start) = (Completions::new(), None, watcher.now());
+            while last.is_none() {
+                assert!(watcher.now() - start < Duration::from_secs(60), "request {at}");
+                watcher.wait_timeout(&mut done, Duration::from_secs(5)).unwrap();
+                for c in done.drain(..) {
+                    if engine.complete(&mut watcher, c).is_some_and(|own| own.bytes() == 30 << 20) {
+                        watcher.submit(Op::shutdown(client)).unwrap();
+                    }
+                }
+                while let Some(event) = engine.next_event(&mut watcher) {
+                    last = match event {
+                        Event::Closed { cause, unsent, .. } => Some((Some(cause), unsent)),
+                        Event::Detached { .. } => Some((None, 0)),
+                        _ => continue,
+                    };
+                }
+                engine.flush(&mut watcher);
+            }
+            let cause = [Some(Cause::Eof), None, Some(Cause::Closed)][at];
+            assert_eq!((last, engine.take_move(id).is_some()), (Some((cause, 0)), false));
+        }
     }
 
     /// A connection that stops and goes on stood in the list once for each time.

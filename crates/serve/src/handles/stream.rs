@@ -346,6 +346,11 @@ impl StreamSide for Link {
         self.lock().output_over = true;
     }
 
+    fn let_go(&self) {
+        let mut state = self.lock();
+        (state.output_over, state.closed) = (true, true);
+    }
+
     fn offer_room(&self) {
         let mut state = self.lock();
         if state.wants_room && self.waiting() <= self.low {
@@ -420,7 +425,8 @@ impl Stream {
 
     /// Closes the connection after its output is sent, as [`Engine::close`]. Every write that has
     /// succeeded before this call takes the lock is sent, whichever thread it came from. Later ones
-    /// fail with `BrokenPipe`. Bytes that wait can still be read. A second call has no effect.
+    /// fail with `BrokenPipe`. Bytes that wait can still be read. A second call has no effect, nor
+    /// has one after [`Engine::detach`].
     pub fn close(&self) {
         self.owner.0.close();
     }

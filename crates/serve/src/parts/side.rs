@@ -15,6 +15,8 @@ pub(crate) trait StreamSide: Send + Sync {
     fn take_input(&self) -> Buf;
     /// The connection takes no more output.
     fn refuse_output(&self);
+    /// The connection is to leave the engine: a close or a drop of the stream ends it no more.
+    fn let_go(&self);
     /// Room below the cap has become free.
     fn offer_room(&self);
     /// Wakes the program if a write that found no memory finds some now. False if it has to wait

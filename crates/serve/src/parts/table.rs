@@ -438,10 +438,6 @@ impl<S> Table<S> {
         self.get(id).filter(|place| place.session().is_none())
     }
 
-    pub(crate) fn unless_session_mut(&mut self, id: Id) -> Option<&mut Place<S>> {
-        self.get_mut(id).filter(|place| place.session().is_none())
-    }
-
     /// The entry of a session; `None` for a stale id, and for another connection.
     pub(crate) fn session(&self, id: Id) -> Option<u32> {
         self.get(id).and_then(Place::session)

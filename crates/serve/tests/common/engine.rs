@@ -65,6 +65,7 @@ impl<D: Driver> Loop<D> {
                     self.ends.push((cause, unsent, phase));
                     "closed"
                 }
+                Event::Eof { .. } => "eof",
                 Event::Detached { .. } => "detached",
                 Event::Tick => "tick",
                 Event::Drained { .. } => "drained",
