@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use windlass::net::ConnectOptions;
-use windlass::{Address, Buf, Handle, Submitter};
+use windlass::{Address, Buf, Handle, Message, Submitter};
 
 use crate::memory::Budget;
 use crate::parts::heads::Heads;
@@ -95,6 +95,8 @@ pub(crate) enum Command {
     /// A listener to add, and the number of one to close.
     AddListener(Handle),
     CloseListener(usize),
+    /// A message to the program's code on the loop, and what it has charged to the budget.
+    Message(Message, u32),
     Stop,
     /// A connection that the program asks for, and one that it no longer wants.
     Dial(Box<Asked>),
@@ -114,7 +116,7 @@ impl Command {
 /// serves them itself. So a loop that blocks collects at most twice as many.
 const MOST_ACCEPTED: usize = 64;
 
-/// The size of a write's entry in the queue, besides its bytes.
+/// The size of an entry in the queue, besides the bytes of a write or the value of a message.
 pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 
 impl Shared {

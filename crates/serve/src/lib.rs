@@ -17,7 +17,7 @@
 //! | a thread for each connection, or for the first ones | [`modes`] |
 //! | files | [`Conn::send_file`], [`Engine::send_file`] |
 //! | blocking code beside the loop | [`Conn::execute`], [`jobs`] |
-//! | writes, wakes and closes from other threads | [`Remote`] |
+//! | writes, wakes, closes and messages from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
 //! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
 //! | connections to other servers | [`Engine::connect`], [`Remote::connect`] |

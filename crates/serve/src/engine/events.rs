@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode, Visit};
-use windlass::{Buf, Completion, Done, ErrorKind, Handle, Source, Ticket, Watcher};
+use windlass::{Buf, Completion, Done, ErrorKind, Handle, Message, Source, Ticket, Watcher};
 
 use crate::engine::{
     ALLOWANCE, DEADLINE, Engine, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS, SWEEP, TICK,
     WAKE,
 };
+use crate::inbox::Command;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
@@ -47,6 +48,9 @@ pub(crate) enum Pending {
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
     /// A job has ended that was not at the watcher, by its place.
     Job(u32, Box<Outcome>),
+    /// What another thread has sent, and what it has asked for behind that.
+    Message(Message),
+    Command(Command),
 }
 
 /// A connection that has ended, and whose last event was not delivered yet.
@@ -405,6 +409,14 @@ impl<S: Default> Engine<S> {
                     if let Some(event) = self.job_ended(slot, *outcome) {
                         return Some(event);
                     }
+                }
+                Pending::Message(message) => {
+                    self.told.posted -= 1;
+                    return Some(Event::Message { message });
+                }
+                Pending::Command(command) => {
+                    self.told.posted -= 1;
+                    self.obey(command);
                 }
             }
         }

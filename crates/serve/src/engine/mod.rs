@@ -168,6 +168,8 @@ struct ToTell<S> {
     queue: VecDeque<Completion>,
     /// The events that it delivers before those.
     pending: VecDeque<Pending>,
+    /// How many of them are messages of other threads, or wait behind one.
+    posted: usize,
     /// Connections that the program has woken since the last flush.
     woken: Vec<Id>,
     /// Connections that have ended. A `Pending` stands for each.
@@ -297,6 +299,7 @@ impl<S> Engine<S> {
                 tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
                 queue: VecDeque::new(),
                 pending: VecDeque::new(),
+                posted: 0,
                 woken: Vec::new(),
                 gone: VecDeque::new(),
                 making: None,

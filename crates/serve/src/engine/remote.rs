@@ -76,29 +76,17 @@ impl<S> Engine<S> {
         drop(inbox);
         for command in commands.drain(..) {
             match command {
-                Command::Wake(id) => _ = self.wake(id),
-                Command::Close(id) => _ = self.close(id),
-                Command::Stream(id, ask) => self.stream_asks(id, ask),
-                Command::Write(id, data) => self.write_charged(&shared, id, data),
-                Command::Adopt(accepted) => self.told.pending.push_back(Pending::Adopt(accepted)),
-                Command::TurnAway(handle) => self.told.pending.push_back(Pending::TurnAway(handle)),
-                Command::Take(moved) => self.told.pending.push_back(Pending::Take(moved)),
-                Command::Move => self.begin_moves(),
-                Command::AddListener(handle) => self.request(Request::AddListener(handle)),
-                Command::CloseListener(listener) => _ = self.close_listener(listener),
-                Command::Dial(asked) => self.take_dial(*asked),
-                Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
-                Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
-                // A server closes its connections itself, at its time.
-                Command::Stop if self.outside.has_server => self.outside.stop_asked = true,
-                Command::Stop => {
-                    self.outside.stop_asked = true;
-                    self.abort_handshakes();
-                    let ids: Vec<Id> = self.ids().collect();
-                    for id in ids {
-                        self.close_as(id, Cause::Shutdown);
-                    }
+                Command::Message(message, charged) => {
+                    self.memory.budget.change(charged, 0);
+                    self.told.posted += 1;
+                    self.told.pending.push_back(Pending::Message(message));
                 }
+                // A thread that has sent a message asks for the rest behind it.
+                command if self.told.posted > 0 => {
+                    self.told.posted += 1;
+                    self.told.pending.push_back(Pending::Command(command));
+                }
+                command => self.obey(command),
             }
         }
         let mut inbox = shared.lock();
@@ -108,11 +96,41 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Does what another thread has asked for.
+    pub(crate) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Wake(id) => _ = self.wake(id),
+            Command::Close(id) => _ = self.close(id),
+            Command::Stream(id, ask) => self.stream_asks(id, ask),
+            Command::Write(id, data) => self.write_charged(id, data),
+            Command::Adopt(accepted) => self.told.pending.push_back(Pending::Adopt(accepted)),
+            Command::TurnAway(handle) => self.told.pending.push_back(Pending::TurnAway(handle)),
+            Command::Take(moved) => self.told.pending.push_back(Pending::Take(moved)),
+            Command::Move => self.begin_moves(),
+            Command::AddListener(handle) => self.request(Request::AddListener(handle)),
+            Command::CloseListener(listener) => _ = self.close_listener(listener),
+            Command::Dial(asked) => self.take_dial(*asked),
+            Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
+            Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
+            Command::Message(..) => unreachable!("it is told as an event"),
+            // A server closes its connections itself, at its time.
+            Command::Stop if self.outside.has_server => self.outside.stop_asked = true,
+            Command::Stop => {
+                self.outside.stop_asked = true;
+                self.abort_handshakes();
+                let ids: Vec<Id> = self.ids().collect();
+                for id in ids {
+                    self.close_as(id, Cause::Shutdown);
+                }
+            }
+        }
+    }
+
     /// A write of another thread, which had to pass the limits before it was queued.
-    fn write_charged(&mut self, shared: &Shared, id: Id, data: Buf) {
+    fn write_charged(&mut self, id: Id, data: Buf) {
         let bytes = data.len() as u32;
         // From here on the loop's own charge counts.
-        shared.discharge(id, bytes);
+        self.discharge(id, bytes);
         if let Some(at) = self.table.session(id) {
             return self.queue_remote_datagram(at, data);
         }
@@ -125,9 +143,10 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones.
-    /// False, without an effect, if it has a connection that this loop does not refuse, or one that
-    /// a thread has handed over: it has had its first event, and gets its last one.
+    /// Closes the inbox of a loop that has ended: drops its commands, and refuses further ones. Its
+    /// messages become events. False, without an effect, if it has a connection that this loop does
+    /// not refuse, or one that a thread has handed over: it has had its first event, and gets its
+    /// last one.
     pub(crate) fn close_inbox(&mut self) -> bool {
         let refuses = self.entrance.refuses;
         self.close_inbox_unless(|command| {
@@ -144,33 +163,59 @@ impl<S> Engine<S> {
         inbox.closed = true;
         let commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
-        for command in commands {
-            match command {
-                Command::Write(id, data) => {
-                    shared.discharge(id, data.len() as u32);
-                    self.counters.stale_writes += 1;
+        for pending in std::mem::take(&mut self.told.pending) {
+            match pending {
+                Pending::Command(command) => {
+                    self.told.posted -= 1;
+                    self.drop_command(command);
                 }
-                Command::TurnAway(handle) => {
-                    let origin = Origin { listener: None, peer: handle.peer() };
-                    self.did_not_open(origin, RefusedBecause::Threads);
-                }
-                Command::Adopt(accepted) => {
-                    self.did_not_open(accepted.origin(), RefusedBecause::Shutdown);
-                }
-                Command::Take(moved) => self.outside.arrivals.push_back(moved),
-                Command::Dial(asked) => self.drop_dial(*asked),
-                Command::Answer(_, outcome) => discard(outcome),
-                Command::Wake(_)
-                | Command::Close(_)
-                | Command::Stream(..)
-                | Command::Move
-                | Command::AddListener(_)
-                | Command::CloseListener(_)
-                | Command::CancelDial(_)
-                | Command::Stop => {}
+                pending => self.told.pending.push_back(pending),
             }
         }
+        for command in commands {
+            self.drop_command(command);
+        }
         true
+    }
+
+    /// Drops what another thread has asked for, because the loop is over. A message is still told.
+    fn drop_command(&mut self, command: Command) {
+        match command {
+            Command::Write(id, data) => {
+                self.discharge(id, data.len() as u32);
+                self.counters.stale_writes += 1;
+            }
+            Command::TurnAway(handle) => {
+                let origin = Origin { listener: None, peer: handle.peer() };
+                self.did_not_open(origin, RefusedBecause::Threads);
+            }
+            Command::Adopt(accepted) => {
+                self.did_not_open(accepted.origin(), RefusedBecause::Shutdown);
+            }
+            Command::Take(moved) => self.outside.arrivals.push_back(moved),
+            Command::Dial(asked) => self.drop_dial(*asked),
+            Command::Answer(_, outcome) => discard(outcome),
+            Command::Message(message, charged) => {
+                self.memory.budget.change(charged, 0);
+                self.told.posted += 1;
+                self.told.pending.push_back(Pending::Message(message));
+            }
+            Command::Wake(_)
+            | Command::Close(_)
+            | Command::Stream(..)
+            | Command::Move
+            | Command::AddListener(_)
+            | Command::CloseListener(_)
+            | Command::CancelDial(_)
+            | Command::Stop => {}
+        }
+    }
+
+    /// Gives back what a write of another thread was charged when it was queued.
+    fn discharge(&self, id: Id, bytes: u32) {
+        if let Some(shared) = &self.outside.shared {
+            shared.discharge(id, bytes);
+        }
     }
 }
 
@@ -201,6 +246,7 @@ mod tests {
     use crate::inbox::BOOKKEEPING;
     use crate::parts::transport::Accepted;
     use crate::words::config::Config;
+    use crate::words::event::Event;
     use crate::words::limits::Limits;
     use crate::words::refused::Refusal;
 
@@ -245,6 +291,27 @@ mod tests {
         assert_eq!(engine.counters().refused, 1);
         assert_eq!(std::io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         assert!(remote.loops[0].post(Command::Move).is_err());
+    }
+
+    /// So a thread that has no connection does not end with a message in its inbox.
+    #[test]
+    fn a_message_keeps_an_inbox_open_that_is_to_be_empty() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        remote.post(0, 7).unwrap();
+        assert!(!engine.close_inbox_unless(|_| true));
+        remote.post(0, 8).unwrap();
+        engine.flush(&mut watcher);
+        assert!(engine.close_inbox_unless(|_| true));
+        let refused = remote.post(0, 9).unwrap_err();
+        assert_eq!((refused.value, refused.reason), (9, Refusal::Stale));
+        for expected in [7, 8] {
+            let event = engine.next_event(&mut watcher);
+            let Some(Event::Message { message }) = event else { panic!("{event:?}") };
+            assert_eq!(message.downcast::<i32>().unwrap(), expected);
+        }
+        assert_eq!(engine.budget().used(), 0);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The handle of other threads.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use windlass::{Buf, Handle};
+use windlass::{Buf, Handle, Message};
 
 #[cfg(doc)]
 use crate::Engine;
@@ -37,10 +38,19 @@ pub struct Remote {
 impl Remote {
     /// The loop of a connection. `thread` keeps it if it is a thread.
     fn of<'a>(&'a self, id: Id, thread: &'a mut Option<Arc<Shared>>) -> Option<&'a Shared> {
-        if let Some(shared) = self.loops.iter().find(|one| one.loop_index == id.loop_index()) {
+        self.at(id.loop_index(), thread)
+    }
+
+    /// The loop with an index. `thread` keeps it if it is a thread.
+    fn at<'a>(
+        &'a self,
+        loop_index: usize,
+        thread: &'a mut Option<Arc<Shared>>,
+    ) -> Option<&'a Shared> {
+        if let Some(shared) = self.loops.iter().find(|one| one.loop_index == loop_index) {
             return Some(shared);
         }
-        *thread = self.threads.as_ref()?.of(id.loop_index());
+        *thread = self.threads.as_ref()?.of(loop_index);
         thread.as_deref()
     }
 
@@ -88,6 +98,70 @@ impl Remote {
                 refused(data, Refusal::Stale)
             }
         }
+    }
+
+    /// Sends a message to a loop, for [`Handler::message`](crate::Handler::message) or
+    /// [`Event::Message`](crate::Event::Message) there. `loop_index` is 0 to
+    /// [`loops`](Remote::loops) - 1, or the [index](Id::loop_index) of a connection's loop or
+    /// thread. So one entry in the queue of a loop is enough to reach many of its connections.
+    ///
+    /// A message is told in its place among the calls of its thread: behind the writes, closes and
+    /// messages before it, and in front of those after it. (The callback of a [wake](Remote::wake)
+    /// comes later, after the flush.) Each message that is taken is told, in a shutdown, too: what
+    /// is in the queue at the end is told last, and may find no connection. Only an engine, or a
+    /// [`ServerLoop`](crate::ServerLoop), that is dropped before drops its messages.
+    ///
+    /// ```
+    /// use windlass::Message;
+    /// use windlass_serve::{Action, Context, Handler, Id, Remote};
+    /// # type News = std::sync::Arc<[u8]>;
+    ///
+    /// struct Feed {
+    ///     subscribers: Vec<Id>, // those of this loop
+    /// }
+    /// impl Handler for Feed {
+    ///     type State = ();
+    ///     fn message(&mut self, server: &mut Context<'_, ()>, message: Message) -> Action {
+    ///         let Ok(news) = message.downcast::<News>() else { return Action::None };
+    ///         self.subscribers.retain(|&id| match server.conn(id) {
+    ///             Some(mut c) => c.write(news.clone()),
+    ///             None => false, // it has ended
+    ///         });
+    ///         Action::None
+    ///     }
+    /// }
+    ///
+    /// /// On any thread; false if a loop has no room for it.
+    /// fn publish(remote: &Remote, news: &News) -> bool {
+    ///     (0..remote.loops()).all(|index| remote.post(index, news.clone()).is_ok())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the message back, with:
+    ///
+    /// - [`Refusal::Stale`]: the loop is over, or there is none with this index.
+    /// - [`Refusal::Memory`]: more than three quarters of
+    ///   [`Limits::memory`](crate::Limits::memory) would be in use. Until its loop has the message,
+    ///   the size of a `T` counts, and less than 100 bytes for its entry in the queue. What the
+    ///   value refers to does not count.
+    pub fn post<T: Any + Send>(&self, loop_index: usize, message: T) -> Result<(), Refused<T>> {
+        let refused = |value, reason| Err(Refused { value, reason });
+        let mut thread = None;
+        let Some(shared) = self.at(loop_index, &mut thread) else {
+            return refused(message, Refusal::Stale);
+        };
+        let charged = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX).saturating_add(BOOKKEEPING);
+        if !shared.budget.try_charge(charged, usize::MAX) {
+            return refused(message, Refusal::Memory);
+        }
+        let message = Message::new(Some(Box::new(message)));
+        let Err(command) = shared.post(Command::Message(message, charged)) else { return Ok(()) };
+        shared.budget.change(charged, 0);
+        let Command::Message(message, _) = command else { unreachable!("it comes back") };
+        let Ok(message) = message.downcast() else { unreachable!("the same value") };
+        refused(message, Refusal::Stale)
     }
 
     /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.

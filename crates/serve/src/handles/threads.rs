@@ -240,19 +240,8 @@ impl Threads {
         }
     }
 
-    /// Ends a thread that waits for a connection; false if it has been given one meanwhile. `ids`
-    /// is the number of its next connection.
-    pub(crate) fn retire(&self, number: usize, ids: u64) -> bool {
-        let mut state = self.lock();
-        if state.slots[number].is_busy {
-            return false;
-        }
-        state.idle.retain(|idle| *idle != number);
-        state.vacate(number, Some(ids));
-        true
-    }
-
-    /// A thread could not begin, or has ended with an error.
+    /// A thread ends, or could not begin. Its inbox is closed, so that it has not been given a
+    /// connection meanwhile. `ids` is the number of its next connection.
     pub(crate) fn lose(&self, number: usize, ids: Option<u64>) {
         let mut state = self.lock();
         state.idle.retain(|idle| *idle != number);

@@ -155,6 +155,11 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// Another thread has sent a [message](Remote::post) to this loop. The default drops it.
+    fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
+        Action::None
+    }
+
     /// An accept has failed. `listener` is the number of the listener, which accepts again after
     /// 100 ms.
     fn accept_failed(

@@ -194,7 +194,7 @@ impl<H: Handler> ServerLoop<H> {
                     self.engine.bound_last_jobs(watcher);
                 }
                 if self.has_ended() && self.finish(watcher) {
-                    // What a thread has handed over meanwhile ends.
+                    // What a thread has handed over meanwhile ends, and its messages are told.
                     self.guarded(|this| this.dispatch_all(watcher));
                 }
                 return;
@@ -439,6 +439,9 @@ impl<H: Handler> ServerLoop<H> {
             }
             Event::ListenerAdded { added } => {
                 self.call_without(|handler, context| handler.listener_added(context, added));
+            }
+            Event::Message { message } => {
+                self.call_without(|handler, context| handler.message(context, message));
             }
             Event::Foreign(_) => {}
         }

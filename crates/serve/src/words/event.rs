@@ -153,6 +153,11 @@ pub enum Event<S> {
         /// [`Engine::add_listener`].
         added: io::Result<usize>,
     },
+    /// Another thread has sent a [message](crate::Remote::post).
+    Message {
+        /// The value: [`Message::downcast`] takes it out.
+        message: Message,
+    },
     /// A completion that is not the engine's: only from
     /// [`next_event_in`](Engine::next_event_in).
     Foreign(Completion),

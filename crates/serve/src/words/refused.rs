@@ -2,12 +2,13 @@
 
 use std::{fmt, io};
 
-/// Why a write, a job or a file was refused.
+/// Why a write, a job, a file or a message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The connection takes no more output: it has ended, closes, detaches, or has shut down its
-    /// output. Of a job: it has ended, closes or detaches, or has not opened yet.
+    /// output. Of a job: it has ended, closes or detaches, or has not opened yet. Of a message: the
+    /// loop is over, or there is none with this index.
     Stale,
     /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
     Cap,
@@ -29,7 +30,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::Stale => "the connection has ended, or takes no more output",
+            Refusal::Stale => {
+                "the connection has ended or takes no more output, or the loop is over"
+            }
             Refusal::Cap => "too many bytes wait for this connection (Limits::cap)",
             Refusal::Memory => "too many bytes wait in the whole server (Limits::memory)",
             Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
@@ -55,7 +58,8 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// A value that was refused, handed back unused: the buffer of a write, a file, or a job.
+/// A value that was refused, handed back unused: the buffer of a write, a file, a job, or a
+/// message.
 pub struct Refused<T> {
     /// The refused value, unchanged. A job has not run.
     pub value: T,
