@@ -1,4 +1,4 @@
-//! Messages of other threads to the loops of a server.
+//! Messages of other threads to the loops of a server, and what they learn of its connections.
 //!
 //! Of the promises on the page of the crate: P9 and P10.
 #![allow(missing_docs)] // a test binary has no users
@@ -6,9 +6,10 @@
 mod common;
 
 use common::engine::Loop;
+use common::turns::Turns;
 use common::{Bench, Harness, bench};
-use windlass::Message;
 use windlass::driver::Driver;
+use windlass::{Buf, Message, Op};
 use windlass_serve::{
     Action, Closed, Config, Conn, Context, Engine, Event, Handler, Id, Limits, Origin, Refusal,
     Server,
@@ -21,6 +22,7 @@ every_driver! {
     a_message_behind_the_end_of_the_loop_is_handed_back
     a_panic_loses_no_message
     what_waits_behind_a_message_ends_with_its_engine
+    other_threads_know_how_many_bytes_wait
 }
 
 /// Writes what it is told to its last connection.
@@ -198,6 +200,34 @@ fn what_waits_behind_a_message_ends_with_its_engine<T: Harness>() {
         assert_eq!(l.engine.counters().stale_writes, 2);
         assert_eq!(budget.used(), 0);
     }
+}
+
+fn other_threads_know_how_many_bytes_wait<T: Harness>() {
+    const LONG: usize = 4 << 20; // more than the buffers of the system take
+    let mut l = Loop::new::<T>(Config::new());
+    let (client, id) = l.pair();
+    let remote = l.engine.remote(&mut l.watcher);
+    assert_eq!(remote.waiting(id), Some(0));
+    remote.write(id, vec![1; 1000]).unwrap();
+    assert_eq!(remote.waiting(id), Some(1000), "the loop has not taken it");
+    l.engine.write(id, Buf::from(vec![2; LONG])).unwrap();
+    assert_eq!(remote.waiting(id), Some(1000), "that is in this turn's output");
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(1.0));
+    let waiting = remote.waiting(id).unwrap();
+    assert!(waiting > LONG / 2 && waiting <= LONG + 1000, "{waiting}");
+    assert_eq!(waiting, l.engine.waiting(id));
+    remote.write(id, vec![3; 500]).unwrap();
+    assert_eq!(remote.waiting(id), Some(waiting + 500));
+    l.watcher.submit(Op::read(client).multishot()).unwrap();
+    l.until("all is sent", |l| l.queued(id) == 0);
+    l.until("the loop has seen it", |_| remote.waiting(id) == Some(0));
+    assert!(l.engine.abort(id));
+    l.engine.flush(&mut l.watcher);
+    l.until("it has ended", |l| l.ends.len() == 1);
+    assert_eq!(remote.waiting(id), None);
+    let (_, other) = l.pair();
+    assert_eq!((remote.waiting(id), remote.waiting(other)), (None, Some(0)));
 }
 
 #[cfg(unix)]

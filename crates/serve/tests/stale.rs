@@ -66,7 +66,7 @@ fn refuses_everywhere<T: Harness>(mut l: Loop<T::Driver>, id: Id) {
         assert!(!engine.set_read_deadline(id, Deadline::After(Duration::ZERO)));
         assert!(!engine.set_write_deadline(id, None));
         assert!(engine.stream(&mut l.watcher, id, Waker::noop().clone()).is_none());
-        assert!(!remote.wake(id) && !remote.close(id));
+        assert!(!remote.wake(id) && !remote.close(id) && remote.waiting(id).is_none());
         let refused = remote.write(id, "late").unwrap_err();
         assert_eq!((refused.reason, &*refused.value), (Refusal::Stale, &b"late"[..]));
         l.engine.flush(&mut l.watcher);

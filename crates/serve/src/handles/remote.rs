@@ -100,6 +100,35 @@ impl Remote {
         }
     }
 
+    /// How many bytes of output wait for a connection, as [`Limits::cap`](crate::Limits::cap)
+    /// counts them; `None` for a stale id. So a thread that feeds many connections can leave out
+    /// those that do not keep up.
+    ///
+    /// These bytes wait: what other threads have written and the loop has not taken yet, and what
+    /// the kernel had not taken when the loop last looked. For a session 128 bytes more count for
+    /// each datagram. Files do not count, nor does what the loop itself has written since its last
+    /// flush, or before the connection has opened.
+    ///
+    /// The number may be too high, because the kernel may have taken bytes since the loop last
+    /// looked. The loop looks when it sends, when the last byte is sent, and at least every
+    /// sixteenth of the shortest limit of time: 625 ms with the default [`Limits`](crate::Limits).
+    ///
+    /// ```
+    /// use windlass_serve::{Id, Remote};
+    /// /// Pictures for those that have taken the last ones.
+    /// fn show(remote: &Remote, viewers: &[Id], picture: &std::sync::Arc<[u8]>) {
+    ///     for &id in viewers {
+    ///         if remote.waiting(id).is_some_and(|bytes| bytes < 64 << 10) {
+    ///             let _ = remote.write(id, picture.clone());
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn waiting(&self, id: Id) -> Option<usize> {
+        let mut thread = None;
+        self.of(id, &mut thread)?.heads.charged_to(id)
+    }
+
     /// Sends a message to a loop, for [`Handler::message`](crate::Handler::message) or
     /// [`Event::Message`](crate::Event::Message) there. `loop_index` is 0 to
     /// [`loops`](Remote::loops) - 1, or the [index](Id::loop_index) of a connection's loop or

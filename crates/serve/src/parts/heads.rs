@@ -48,6 +48,15 @@ impl Heads {
         self.with(id.index, |head| head.charged.load(Ordering::Relaxed)).unwrap_or(0) as usize
     }
 
+    /// How much is charged to a connection; `None` if the id is stale.
+    pub(crate) fn charged_to(&self, id: Id) -> Option<usize> {
+        let charged = |head: &Head| {
+            let lives = head.number.load(Ordering::Acquire) == id.number;
+            lives.then(|| head.charged.load(Ordering::Relaxed) as usize)
+        };
+        self.with(id.index, charged).flatten()
+    }
+
     /// Takes a charge away again.
     pub(crate) fn discharge(&self, id: Id, bytes: u32) {
         self.with(id.index, |head| head.charged.fetch_sub(bytes, Ordering::Relaxed));
