@@ -132,6 +132,7 @@ macro_rules! portable {
                 an_address_is_bound_once_unless_it_is_shared
                 an_address_that_cannot_be_bound_is_an_error
                 a_socket_with_a_peer_hears_only_that_one
+                a_receive_finds_the_last_free_buffer
                 of_sockets_that_share_a_port_one_can_have_a_peer
                 what_is_no_peer_changes_nothing
                 the_kind_of_a_source_is_known
@@ -615,6 +616,7 @@ macro_rules! system {
                 submitters_wake_the_foreign_loop
                 bursts_from_a_thread_arrive_whole
                 a_lease_from_another_thread_wakes_the_foreign_loop
+                a_buffer_of_the_kernel_wakes_the_foreign_loop
                 a_share_that_grows_wakes_the_foreign_loop
                 room_in_the_table_wakes_the_foreign_loop
                 a_dropped_connection_wakes_the_foreign_loop

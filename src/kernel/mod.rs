@@ -260,6 +260,10 @@ pub unsafe trait Kernel {
         pool.available(false)
     }
 
+    /// The loop needs a buffer, and the pool has none left. If this kernel holds one for reads that
+    /// no lease uses, it gives that back to the pool: at once, or with a later answer.
+    fn recall_buffer(&mut self, pool: &mut Pool) {}
+
     /// Makes another kernel like this one for a forked child. The child can use neither this kernel
     /// nor its registrations.
     ///

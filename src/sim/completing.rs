@@ -88,6 +88,13 @@ impl InKernel {
         }
         self.lent.is_some()
     }
+
+    /// Gives the swap buffer back, if no lease uses it.
+    pub(super) fn give_back(&mut self, pool: &mut Pool) {
+        if let Some(lent) = self.lent.take_if(|lent| lent.is_unused()) {
+            pool.take_back(lent);
+        }
+    }
 }
 
 pub(super) enum KernelEntry {

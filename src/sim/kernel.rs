@@ -266,6 +266,10 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
         self.buffers_for_entries(pool)
     }
 
+    fn recall_buffer(&mut self, pool: &mut Pool) {
+        self.in_kernel.give_back(pool);
+    }
+
     fn abandon(&mut self) {
         self.forget_entries();
     }

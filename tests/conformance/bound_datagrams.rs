@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use windlass::net::{ConnectOptions, DatagramOptions};
-use windlass::{Address, Done, ErrorKind, Op, Refusal, Source, SourceKind};
+use windlass::{Address, Done, ErrorKind, Op, Refusal, Source, SourceKind, Watcher};
 
 use crate::common::*;
 
@@ -195,4 +195,37 @@ pub fn a_closed_port_is_an_error_of_the_next_operation<H: Harness>() {
     let receive = b.submit(Op::recv_from(here).timeout(std::time::Duration::from_millis(2)));
     expect_unmoved(b.end(receive), ErrorKind::Deadline);
     b.expect_all_ended();
+}
+
+/// Leases have all swap buffers but those that the kernel holds for reads of streams. A receive
+/// waited for a lease.
+pub fn a_receive_finds_the_last_free_buffer<H: Harness>() {
+    const SIZE: usize = 4096;
+    for count in 2..=9 {
+        let builder = Watcher::builder().buffer_size(SIZE as u32).swap_limit(count * SIZE);
+        let mut b = H::bench_with(builder);
+        let (reader, writer) = b.pair();
+        let read = b.submit(Op::read(reader).multishot());
+        b.look();
+        b.write(writer, "x");
+        assert_eq!(&*expect_read(b.end(read)), b"x");
+        let (here, at) = bind(&mut b, false);
+        let (there, _) = bind(&mut b, false);
+        let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len());
+        let mut kept: Vec<_> = std::iter::from_fn(|| fill(&mut b).ok()).collect();
+        // One of them comes back, if there is none of the kernel's.
+        if kept.iter().map(|lease| lease.len()).sum::<usize>() > (count - 1) * SIZE {
+            kept.pop();
+        }
+        for i in 0..20 {
+            let receive = b.submit(Op::recv_from(here));
+            b.submit(Op::send_to(there, pattern(300, i), at.clone()));
+            let Ok(Done::Received { data, .. }) = b.end(receive).result else { panic!() };
+            expect_same(&data, &pattern(300, i));
+            drop(data);
+            b.write(writer, "x");
+            assert_eq!(&*expect_read(b.end(read)), b"x");
+        }
+        b.watcher.close();
+    }
 }

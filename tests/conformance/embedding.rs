@@ -1,7 +1,7 @@
 //! A watcher inside another loop: poll(2) on `pollable`, no longer than `next_timeout`.
 
 use std::io::Write;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
 use windlass::driver::Driver;
@@ -124,6 +124,34 @@ pub fn a_lease_from_another_thread_wakes_the_foreign_loop<H: Harness>() {
         let next = embedded(&mut b).pop().unwrap();
         assert_eq!(next.bytes(), 64);
         join(thread, "the drop of a lease");
+    }
+}
+
+/// The kernel gives a swap buffer back for a read of the loop, although the foreign loop sleeps.
+pub fn a_buffer_of_the_kernel_wakes_the_foreign_loop<H: Harness>() {
+    const SIZE: usize = 4096;
+    for count in 2..=6 {
+        let builder = windlass::Watcher::builder().buffer_size(SIZE as u32);
+        let mut b = H::bench_with(builder.swap_limit(count * SIZE));
+        let (reader, writer) = b.pair();
+        let read = b.submit(Op::read(reader).multishot());
+        let (here, there) = UnixDatagram::pair().unwrap();
+        let source = b.watcher.attach(here).unwrap();
+        for i in 0..20 {
+            // Now the kernel has a buffer.
+            b.write(writer, "x");
+            drop(b.end(read));
+            b.watcher.submit(Op::read(source)).unwrap();
+            assert_eq!(b.watcher.try_wait(&mut Completions::new()).unwrap(), 0);
+            let fill = |b: &mut Bench<H::Driver>| b.watcher.lease(|space| space.len());
+            let mut kept: Vec<_> = std::iter::from_fn(|| fill(&mut b).ok()).collect();
+            // One of them comes back, if the kernel has none.
+            kept.truncate(count - 1);
+            there.send(&[i; 300]).unwrap();
+            let done = embedded(&mut b);
+            assert_eq!((done.len(), done[0].bytes()), (1, 300));
+        }
+        b.watcher.close();
     }
 }
 

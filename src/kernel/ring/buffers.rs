@@ -38,6 +38,8 @@ pub(super) struct Buffers {
     buffer_target: BufferTarget,
     /// A receive that goes on has used up a chunk. Only this flag asks for the next chunk.
     needs_chunk: bool,
+    /// The kernel has got a chunk since it last failed to give one back.
+    can_recall: bool,
     /// How many bytes at the end of a chunk the kernel leaves unused, so as not to cut a message
     /// there.
     min_left: u32,
@@ -71,6 +73,7 @@ impl Buffers {
             vacant: (0..ENTRIES).rev().collect(),
             buffer_target: BufferTarget::new(chunk_bytes),
             needs_chunk: false,
+            can_recall: false,
             min_left: 0,
         };
         // SAFETY: U3.
@@ -122,6 +125,7 @@ impl Buffers {
             entry.set_len(len);
             entry.set_bid(id);
             self.lent[id as usize] = Some(chunk);
+            self.can_recall = true;
             self.tail = self.tail.wrapping_add(1);
         }
         // SAFETY: U3: the tail stands in the first entry.
@@ -139,6 +143,16 @@ impl Buffers {
     /// How many bytes at the end of a chunk the kernel leaves unused.
     pub(super) fn min_left(&self) -> u32 {
         self.min_left
+    }
+
+    /// Whether the kernel holds a chunk that no lease uses, and may give it back.
+    pub(super) fn can_recall(&self) -> bool {
+        self.can_recall && self.held() > 0 && self.lent.iter().flatten().any(Lent::is_unused)
+    }
+
+    /// The kernel has given no chunk back. Without new ones, it is not asked again.
+    pub(super) fn recall_failed(&mut self) {
+        self.can_recall = false;
     }
 
     /// How many chunks the kernel is to hold.

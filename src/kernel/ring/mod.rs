@@ -38,6 +38,7 @@ mod embedded;
 mod files;
 mod long_multishot;
 mod messages;
+mod recall;
 mod registered;
 
 use std::cell::OnceCell;
@@ -70,6 +71,7 @@ use buffers::Buffers;
 use embedded::Embedded;
 use long_multishot::LongMultishot;
 use messages::Messages;
+use recall::Recall;
 use registered::Registered;
 
 /// A wait enters at least so often while there is work that posts no completion.
@@ -87,6 +89,8 @@ const CANCEL: u64 = 4 << TAG_SHIFT;
 const CANCEL_SEND: u64 = 5 << TAG_SHIFT;
 /// Work on a file; the rest of the tag names its operation.
 const FILE: u64 = 7 << TAG_SHIFT;
+/// A read that makes the kernel give a buffer back. It is of no source.
+const RECALL: u64 = 8 << TAG_SHIFT;
 
 /// The key of the poll of the set of epoll.
 const SET: u64 = u64::MAX - 2;
@@ -121,6 +125,7 @@ pub struct Ring {
     waker: Arc<WakeFd>,
     /// None where the kernel cannot consume buffers piece by piece: then reads wait for a poll.
     buffers: Option<Buffers>,
+    recall: Recall,
     /// The descriptor that another loop sleeps on, once the program has asked for it.
     embedded: OnceCell<Embedded>,
     events: Vec<Cqe>,
@@ -161,6 +166,7 @@ impl Ring {
             set_has_events: false,
             waker,
             buffers,
+            recall: Recall::default(),
             embedded: OnceCell::new(),
             events: Vec::with_capacity(most_events),
             most_events,
@@ -362,6 +368,17 @@ unsafe impl Kernel for Ring {
                     self.cancel(tag);
                 }
             }
+            RECALL => {
+                self.recall.end();
+                let Some(buffers) = &mut self.buffers else { return Some(answer) };
+                if result <= 0 {
+                    buffers.recall_failed();
+                }
+                if let Some(id) = cqueue::buffer_select(flags) {
+                    let more = cqueue::buffer_more(flags);
+                    drop(buffers.filled(pool, id, result.max(0) as u32, more, false));
+                }
+            }
             FILE => {
                 self.files_in_kernel = self.files_in_kernel.saturating_sub(1);
                 self.file_answers.push_back(FileAnswer { key, moved: result as isize });
@@ -511,6 +528,14 @@ unsafe impl Kernel for Ring {
         }
     }
 
+    fn recall_buffer(&mut self, _: &mut Pool) {
+        let Some(buffers) = &self.buffers else { return };
+        if buffers.can_recall() && self.recall.begin(&mut self.uring) {
+            self.flush();
+            self.tell_embedder();
+        }
+    }
+
     fn close(&mut self, fd: RawFd) {
         self.registered.forget(fd, &self.uring);
         self.calls.close(fd);
@@ -571,6 +596,10 @@ unsafe impl Kernel for Ring {
         if counts.unaligned > 0 {
             let unaligned = "memory, offset or length is not aligned as the file requires";
             explain.row("direct reads, writes", "threads", unaligned, counts.unaligned);
+        }
+        if self.recall.count > 0 {
+            let why = "the loop needed a buffer while the kernel held all that were free";
+            explain.row("buffers that come back", "READ of /dev/zero", why, self.recall.count);
         }
         explain.row("submission", "io_uring_enter", NO_SQPOLL, self.uring.enters());
         self.registered.explain(explain);

@@ -56,7 +56,7 @@ impl<K: Kernel> Proactor<K> {
         }
         // In the kernel, the multishot reads of a few sources would take every buffer that it has.
         // So in a scarce pool the loop reads. Without a buffer, the loop has the kernel read once:
-        // the free buffers may all be the kernel's, which gives none back.
+        // the free buffers may all be the kernel's.
         let is_cut_short = op.multishot && pool.is_scarce();
         if is_cut_short && pool.available(false) > 0 {
             return false;

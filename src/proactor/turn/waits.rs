@@ -142,7 +142,11 @@ impl<K: Kernel> Proactor<K> {
         }
         let held = self.sched.waits.shares.len() > 0;
         if !self.sched.waits.leases.is_empty() || held {
-            let left = self.memory.pool.available(held);
+            let mut left = self.memory.pool.available(held);
+            if left == 0 && !self.sched.waits.leases.is_empty() {
+                self.kernel.recall_buffer(&mut self.memory.pool);
+                left = self.memory.pool.available(held);
+            }
             self.resume_waiting(left, ahead, |waits| &mut waits.leases);
             self.retry_shares();
         }

@@ -424,8 +424,8 @@ impl Pool {
         self.take_returned();
     }
 
-    /// Lends a chunk to a kernel that fills it by itself and already has `held` chunks. A kernel
-    /// gives no chunk back on request, so three quarters of the pool, or at least one chunk, stay
+    /// Lends a chunk to a kernel that fills it by itself and already has `held` chunks. To get one
+    /// back costs a system call, so three quarters of the pool, or at least one chunk, stay
     /// for reads by the loop. Leases may have these, so the last free chunk stays, too.
     pub fn lend(&mut self, held: usize) -> Option<Lent> {
         if held >= self.limit_chunks - self.kept_from_kernel() || self.free_chunks() < 2 {
@@ -539,6 +539,12 @@ impl Lent {
     /// The part that is not filled yet.
     pub fn room(&mut self) -> (*mut u8, u32) {
         (self.start, self.room)
+    }
+
+    /// Whether no lease has a part of it.
+    pub(crate) fn is_unused(&self) -> bool {
+        // SAFETY: a `Lent` holds tokens of its chunk (S3).
+        unsafe { self.chunk.as_ref() }.tokens.are_back(self.rest)
     }
 
     /// Turns the next `len` bytes into a lease; nothing where there are none.
