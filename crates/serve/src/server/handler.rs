@@ -200,7 +200,8 @@ pub trait Handler: Sized {
 
     /// This is called once before [`serving`](Handler::serving), and then after each delay that it
     /// returns. After `None` it is not called again. After a panic it is called again after the
-    /// delay that it returned last. During a shutdown no new delay begins.
+    /// delay that it returned last, or after one second if it has not returned yet. During a
+    /// shutdown no new delay begins.
     fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
         (None, Action::None)
     }

@@ -29,6 +29,9 @@ use crate::words::id::Id;
 /// How many times one turn looks for events that its own flush has made.
 const ROUNDS: usize = 16;
 
+/// How long the next tick waits if the first one panics.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
 /// A server on a watcher of the program: for a loop with other operations besides, and for
 /// simulated tests. [`Server::start_on`](crate::Server::start_on) makes it.
 ///
@@ -377,7 +380,8 @@ impl<H: Handler> ServerLoop<H> {
             self.engine.abort_as(id, Cause::Panicked);
         }
         if let (true, delay) = self.tick {
-            self.tick_after(delay);
+            // The first one has returned none yet, and is not to be the last.
+            self.tick_after(delay.or(Some(FIRST_DELAY)));
         }
         // It is the program's, and its `Drop` may panic, too.
         discard(payload);
