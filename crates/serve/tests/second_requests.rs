@@ -14,7 +14,7 @@ use common::engine::Loop;
 use common::turns::Turns;
 use windlass::driver::{Driver, OpCode};
 use windlass::net::ConnectOptions;
-use windlass::{Done, Op, Source};
+use windlass::{Completion, Done, Op, Source, Watcher};
 use windlass_serve::{Cause, Config, Id, Limits};
 
 every_kernel! {
@@ -22,6 +22,7 @@ every_kernel! {
     a_peer_may_end_its_side_in_each_stage
     a_dropped_stream_ends_no_detach
     a_half_close_before_the_connect_is_a_half_close
+    a_detach_lets_the_half_close_in_front_of_it_go
 }
 
 /// More than the buffers of the system take.
@@ -134,7 +135,10 @@ fn let_end<D: Driver>(l: &mut Loop<D>, peer: Source, connects: bool) -> Option<(
     let last = |l: &Loop<D>| {
         l.foreign.iter().position(|c| c.token == 9 && c.code() == OpCode::Read && !c.has_more())
     };
-    l.until("its peer hears the end", |l| last(l).is_some());
+    l.until("its peer hears the end", |l| {
+        l.handles.clear(); // the program closes what it gets
+        last(l).is_some()
+    });
     let at = last(l).expect("right from above");
     let is_eof = l.foreign[at].result.is_ok();
     l.watcher.abort(peer);
@@ -258,4 +262,29 @@ fn a_half_close_before_the_connect_is_a_half_close<T: Harness>() {
         (l.told.clone(), l.ends[0].0, l.ends[0].1),
         (vec!["opened", "closed"], Cause::Eof, 0)
     );
+}
+
+/// The detach cancels the read, and cancelled the half-close, too, if that had to wait for its turn.
+fn a_detach_lets_the_half_close_in_front_of_it_go<T: Harness>() {
+    for (budget, turns) in [1 << 10, 4 << 10, 64 << 10].into_iter().flat_map(|b| [(b, 1), (b, 3)]) {
+        let builder = Watcher::builder().source_budget(budget);
+        let mut l = Loop::on(T::watcher(builder), Config::new());
+        let (client, id) = l.pair();
+        // The last turn of the output ends with the share of the connection: the half-close waits.
+        let output = OUTPUT + turns * budget;
+        l.engine.write(id, vec![7; output]).expect("the connection takes it");
+        l.engine.flush(&mut l.watcher);
+        l.run_for(Duration::from_millis(20));
+        assert!(l.queued(id) > 0);
+        assert!(l.engine.shutdown(id) && l.engine.detach(id));
+        l.engine.flush(&mut l.watcher);
+        l.watcher.submit(Op::read(client).multishot().token(9)).expect("a read");
+        l.until("it is detached", |l| !l.handles.is_empty());
+        // The program has the descriptor, and has not closed it.
+        let is_end = |c: &Completion| matches!(&c.result, Ok(Done::Read(data)) if data.is_empty());
+        l.run_for(Duration::from_millis(200));
+        assert!(l.foreign.iter().any(is_end), "{budget} bytes a turn: no end of file");
+        let heard: usize = l.foreign.iter().filter(|c| c.token == 9).map(|c| c.bytes()).sum();
+        assert_eq!(heard, output);
+    }
 }

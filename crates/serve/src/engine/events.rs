@@ -15,7 +15,7 @@ use crate::inbox::Command;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
-    CONNECTING, DRAINING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUTTING,
+    CONNECTING, DRAINING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUT, SHUTTING,
     STOPPED, WOKEN,
 };
 use crate::parts::transport::Accepted;
@@ -255,12 +255,18 @@ impl<S: Default> Engine<S> {
                 None
             }
             OpCode::Shutdown => {
-                if let Some(ErrorKind::Os(errno)) = completion.error_kind() {
+                let failed = completion.error_kind();
+                if let Some(ErrorKind::Os(errno)) = failed {
                     self.fail(watcher, index, Cause::Os(errno));
+                } else if self.table.place(index).stage == Stage::Leaving {
+                    if let Some(ErrorKind::Cancelled) = failed {
+                        // The detach has cancelled the read, and this with it.
+                        let place = self.table.place_mut(index);
+                        place.flags = place.flags & !SHUTTING | SHUT;
+                    }
+                    self.dirty(index); // The detach waits for it.
                 } else if flags & ENDED != 0 {
                     self.close_as(self.table.id(index), Cause::Eof);
-                } else if self.table.place(index).stage == Stage::Leaving {
-                    self.dirty(index); // The detach waits for it.
                 }
                 None
             }

@@ -92,8 +92,9 @@ impl<S> Engine<S> {
         }
         match failed {
             Some(ErrorKind::Os(errno)) => self.fail(watcher, index, Cause::Os(errno)),
-            // A write before it has failed, and its end follows.
-            Some(ErrorKind::Torn) => {}
+            // A write before it has failed, and its end follows. Or an earlier half-close was
+            // cancelled for a detach, and the close's own follows.
+            Some(ErrorKind::Torn | ErrorKind::Cancelled) => {}
             Some(_) => self.fail(watcher, index, Cause::Rejected),
             None if self.table.place(index).flags & ENDED != 0 => self.submit_close(watcher, index),
             None => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions};
-use windlass::{Address, Completion, Completions, Source, Watcher};
+use windlass::{Address, Completion, Completions, Handle, Source, Watcher};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Phase};
 
 use super::turns::Turns;
@@ -19,6 +19,8 @@ pub struct Loop<D: Driver> {
     /// How connections have ended: the cause, the bytes that were not sent, and the phase.
     pub ends: Vec<(Cause, usize, Phase)>,
     pub opened: Vec<Id>,
+    /// The descriptors of connections that were detached.
+    pub handles: Vec<Handle>,
     /// Completions that are not the engine's.
     pub foreign: Vec<Completion>,
 }
@@ -37,7 +39,8 @@ impl<D: Driver> Loop<D> {
         bound_buffers(&mut watcher, listener);
         let address = watcher.local_address(listener).expect("its address");
         let (told, ends, opened) = (Vec::new(), Vec::new(), Vec::new());
-        Loop { watcher, engine, address, told, ends, opened, foreign: Vec::new() }
+        let (handles, foreign) = (Vec::new(), Vec::new());
+        Loop { watcher, engine, address, told, ends, opened, handles, foreign }
     }
 
     /// A socket that connects to the engine.
@@ -66,7 +69,10 @@ impl<D: Driver> Loop<D> {
                     "closed"
                 }
                 Event::Eof { .. } => "eof",
-                Event::Detached { .. } => "detached",
+                Event::Detached { handle, .. } => {
+                    self.handles.push(handle);
+                    "detached"
+                }
                 Event::Tick => "tick",
                 Event::Drained { .. } => "drained",
                 Event::LimitReached { .. } => "limit reached",
