@@ -242,33 +242,35 @@ impl Refusal {
 }
 
 /// A refusal: the reason, and the refused value itself (with its buffer, if it is an operation).
-pub struct Refused<T> {
+///
+/// A crate on top of this one has reasons of its own, of type `R`.
+pub struct Refused<T, R = Refusal> {
     /// The refused value: an operation, a handle or a message.
     pub value: T,
     /// Why it was refused.
-    pub reason: Refusal,
+    pub reason: R,
 }
 
-impl<T> Refused<T> {
+impl<T, R> Refused<T, R> {
     /// Returns the refused value.
     pub fn into_inner(self) -> T {
         self.value
     }
 }
 
-impl<T> fmt::Debug for Refused<T> {
+impl<T, R: fmt::Debug> fmt::Debug for Refused<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Refused({:?})", self.reason)
     }
 }
 
-impl<T> fmt::Display for Refused<T> {
+impl<T, R: fmt::Display> fmt::Display for Refused<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
     }
 }
 
-impl<T> std::error::Error for Refused<T> {}
+impl<T, R: fmt::Debug + fmt::Display> std::error::Error for Refused<T, R> {}
 
 impl<T> From<Refused<T>> for io::Error {
     fn from(rejected: Refused<T>) -> io::Error {

@@ -58,32 +58,6 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// A value that was refused, handed back unused: the buffer of a write, a file, a job, or a
+/// A value that was refused, handed back unchanged: the buffer of a write, a file, a job, or a
 /// message.
-pub struct Refused<T> {
-    /// The refused value, unchanged. A job has not run.
-    pub value: T,
-    /// Why it was refused.
-    pub reason: Refusal,
-}
-
-impl<T> Refused<T> {
-    /// Returns the refused value.
-    pub fn into_inner(self) -> T {
-        self.value
-    }
-}
-
-impl<T> fmt::Debug for Refused<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Refused({:?})", self.reason)
-    }
-}
-
-impl<T> fmt::Display for Refused<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<T> std::error::Error for Refused<T> {}
+pub type Refused<T> = windlass::Refused<T, Refusal>;
