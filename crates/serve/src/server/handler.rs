@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use windlass::driver::Deadline;
 use windlass::net::SocketOption;
-use windlass::{Address, Buf, ErrorKind, Handle, Message, Op};
+use windlass::{Address, Buf, ErrorKind, Message, Op};
 
 use super::datagram::Datagram;
+use super::ended::{Closed, Detached};
 
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
 use crate::handles::stream::Stream;
 use crate::parts::writer::Writer;
-use crate::words::cause::{Cause, Phase};
+use crate::words::cause::Cause;
 use crate::words::event::Origin;
 use crate::words::id::Id;
 use crate::words::job::JobError;
@@ -238,39 +239,6 @@ pub(crate) fn act<S>(engine: &mut Engine<S>, index: u32, action: Action) -> bool
         Action::Shutdown => return true,
     }
     false
-}
-
-/// The argument of [`Handler::closed`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Closed<S> {
-    /// The connection; the id is stale.
-    pub id: Id,
-    /// Why it ended.
-    pub cause: Cause,
-    /// How many bytes of output the kernel has not taken, as
-    /// [`Event::Closed`](crate::Event::Closed) counts them. Bytes that it took can still get lost.
-    pub unsent: usize,
-    /// What the connection was doing when it ended.
-    pub phase: Phase,
-    /// The program's state.
-    pub state: S,
-}
-
-/// The argument of [`Handler::detached`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Detached<S> {
-    /// The connection; the id is stale.
-    pub id: Id,
-    /// The descriptor. An accepted one is non-blocking.
-    pub handle: Handle,
-    /// Bytes that had arrived and were not delivered, in order.
-    pub undelivered: Vec<Buf>,
-    /// Whether the peer has shut down its output.
-    pub eof: bool,
-    /// The program's state.
-    pub state: S,
 }
 
 /// The loop of a server, for callbacks without a living connection.

@@ -10,7 +10,8 @@ use windlass::driver::{Driver, discard};
 use windlass::{Address, Buf, Completion, Completions, Message, Op, Ticket, Watcher};
 
 use super::datagram::Datagram;
-use super::handler::{Action, Closed, Conn, Context, Detached, Handler, act};
+use super::ended::{Closed, Detached};
+use super::handler::{Action, Conn, Context, Handler, act};
 use super::report::{Report, Unfinished};
 use super::signals::{LoopSignals, OWN};
 use crate::log::{self, LogEvent};

@@ -3,6 +3,7 @@
 //! ```text
 //! mod.rs      the type `Server` and its settings
 //! handler.rs  the callbacks, and their arguments     datagram.rs  datagrams
+//! ended.rs    the arguments of the last callback
 //! prepared.rs one loop, before it serves
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
 //! modes.rs    a thread for each connection
@@ -14,6 +15,7 @@
 
 mod address;
 mod datagram;
+mod ended;
 mod handler;
 mod inherited;
 mod loops;
@@ -34,7 +36,8 @@ use windlass::{Address, Builder, Handle, Watcher};
 
 use address::{Listen, Make, Place};
 pub use datagram::Datagram;
-pub use handler::{Action, Closed, Conn, Context, Detached, Handler};
+pub use ended::{Closed, Detached};
+pub use handler::{Action, Conn, Context, Handler};
 pub use loops::ServerLoop;
 pub use modes::IoMode;
 use prepared::Prepared;

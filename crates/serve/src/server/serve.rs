@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use windlass::{Buf, Watcher};
 
-use super::handler::{Action, Closed, Conn, Context, Handler};
+use super::ended::Closed;
+use super::handler::{Action, Conn, Context, Handler};
 use super::{Report, Server, invalid};
 
 use crate::handles::remote::Remote;
