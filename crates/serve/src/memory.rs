@@ -11,7 +11,7 @@ const LEAST_SHARE: usize = 4 << 10;
 /// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
 /// turn, what other threads have queued, data that is held back from the program, copies of data
 /// that the program keeps, data that it has not read from a [`Stream`](crate::Stream), and what it
-/// [charges](crate::Engine::charge).
+/// [charges](crate::Engine::charge). Bytes that several connections share count for each of them.
 ///
 /// - A quarter of the limit is the *reserve*. The *share* of a connection is the rest, divided by
 ///   the number of connections that hold bytes, and at least 4 KiB (in a budget below 64 KiB: at
