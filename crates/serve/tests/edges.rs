@@ -32,6 +32,7 @@ every_driver! {
     a_refused_pause_of_a_listener_is_tried_again
     a_refused_sweep_is_tried_again
     a_refused_tick_is_tried_again
+    a_tick_that_has_stopped_begins_again
     a_refused_wait_for_the_end_of_output_is_tried_again
     a_connection_reads_on_after_a_refused_wait
     a_sweep_in_place_of_a_refused_wait_lets_reads_go_on
@@ -310,6 +311,34 @@ fn a_refused_tick_is_tried_again<T: Harness>() {
     }
     assert_eq!(orders.refused(), 1);
     assert!(l.told.contains(&"tick"));
+}
+
+/// Ticks once, and again when it is asked for.
+#[derive(Default)]
+struct Ticks(u32);
+
+impl Handler for Ticks {
+    type State = ();
+    fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+        c.engine().tick_after(Duration::from_millis(10));
+        Action::None
+    }
+    fn tick(&mut self, _: &mut Context<'_, ()>) -> (Option<Duration>, Action) {
+        self.0 += 1;
+        (None, Action::None)
+    }
+}
+
+fn a_tick_that_has_stopped_begins_again<T: Harness>() {
+    let server = Server::new(|_| Ticks::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let client = bench.connect();
+    for ticks in 1..4 {
+        bench.run_for(T::span(5.0));
+        assert_eq!(bench.running.handler().0, ticks, "none follows by itself");
+        bench.say(client, "!"); // one byte: a network with faults tears longer messages
+        bench.until("it ticks again", |bench| bench.running.handler().0 > ticks);
+    }
 }
 
 fn a_refused_wait_for_the_end_of_output_is_tried_again<T: Harness>() {

@@ -441,6 +441,9 @@ impl<S> Engine<S> {
     /// Stops delivering the data of a connection; false for a stale id. The engine holds back the
     /// data that arrives. After the next piece it stops reading, so that the peer has to wait. A
     /// paused connection is not closed as [idle](Limits::idle).
+    ///
+    /// A connection is paused or it is not: the first [`resume`](Engine::resume) ends the pause,
+    /// however many calls have begun it. So one part of a program pauses and resumes a connection.
     pub fn pause(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= PAUSED;

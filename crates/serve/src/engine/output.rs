@@ -231,6 +231,14 @@ impl<S> Engine<S> {
     /// for the [share](crate::Budget) of the connection until the next call, or until the end of
     /// the connection. False for a stale id, and for a session: its program holds single datagrams.
     ///
+    /// Each call replaces the number of the last one. So one part of a program charges a
+    /// connection, with the sum of what all its parts hold.
+    ///
+    /// This is for bytes that come and go with the data of the peer. A connection with a charge
+    /// holds bytes, so it takes a share, and with a large charge it is not read. For what each
+    /// connection costs as long as it lives, such as the state of a TLS library, lower
+    /// [`Limits::connections`](crate::Limits::connections) instead.
+    ///
     /// ```
     /// use windlass::Buf;
     /// use windlass_serve::framing::{Input, Lines};

@@ -114,6 +114,10 @@ pub trait Handler: Sized {
 
     /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
     /// of its turn. Now it is at or below the [low](crate::Limits::low) mark.
+    ///
+    /// This is not called for a connection that closes. So a program that makes its answer here
+    /// turns [`close_on_eof`](crate::Config::close_on_eof) off. Otherwise a peer that ends its side
+    /// closes the connection, and gets a clean end behind a part of the answer.
     fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::None
     }
@@ -200,9 +204,10 @@ pub trait Handler: Sized {
     }
 
     /// This is called once before [`serving`](Handler::serving), and then after each delay that it
-    /// returns. After `None` it is not called again. After a panic it is called again after the
-    /// delay that it returned last, or after one second if it has not returned yet. During a
-    /// shutdown no new delay begins.
+    /// returns. After `None` no delay begins until the program calls [`Engine::tick_after`], which
+    /// also replaces a delay that runs. After a panic it is called again after the delay that it
+    /// returned last, or after one second if it has not returned yet. During a shutdown the delay
+    /// that it returns does not begin.
     fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
         (None, Action::None)
     }
@@ -418,8 +423,8 @@ impl<S> Conn<'_, S> {
         self.engine.send_file(self.id(), file, range)
     }
 
-    /// Notes that the program itself holds `bytes` bytes for this connection: see
-    /// [`Engine::charge`].
+    /// Notes that the program itself holds `bytes` bytes for this connection, in place of what it
+    /// has noted before: see [`Engine::charge`].
     pub fn charge(&mut self, bytes: usize) {
         self.engine.charge(self.id(), bytes);
     }
@@ -490,7 +495,8 @@ impl<S> Conn<'_, S> {
         may_move
     }
 
-    /// Stops the delivery of data: see [`Engine::pause`].
+    /// Stops the delivery of data. There is one pause for all layers of a program: see
+    /// [`Engine::pause`].
     pub fn pause(&mut self) {
         self.engine.pause(self.id());
     }
@@ -516,6 +522,9 @@ impl<S> Conn<'_, S> {
     ///
     /// If the job panics, [`Handler::job_failed`] is called instead. If the connection ends before
     /// `then`, it is dropped.
+    ///
+    /// `then` has the connection and its state, and not the handler. For a callback with the
+    /// handler, call [`Engine::execute`]: [`Handler::executed`] gets the value.
     ///
     /// ```
     /// use windlass::Buf;
