@@ -264,7 +264,7 @@ fn a_half_close_before_the_connect_is_a_half_close<T: Harness>() {
     );
 }
 
-/// The detach cancels the read, and cancelled the half-close, too, if that had to wait for its turn.
+/// The detach cancels the read. It cancelled the half-close, too, if that had to wait for its turn.
 fn a_detach_lets_the_half_close_in_front_of_it_go<T: Harness>() {
     for (budget, turns) in [1 << 10, 4 << 10, 64 << 10].into_iter().flat_map(|b| [(b, 1), (b, 3)]) {
         let builder = Watcher::builder().source_budget(budget);

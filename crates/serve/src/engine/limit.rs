@@ -68,17 +68,19 @@ impl<S> Engine<S> {
     /// use windlass_serve::framing::{Input, Lines};
     /// use windlass_serve::{Action, Conn, Handler};
     ///
-    /// /// A line has to be there ten seconds after its first byte.
+    /// /// A line has to be there ten seconds after its beginning.
     /// struct Server;
     /// impl Handler for Server {
     ///     type State = Input;
     ///     fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
     ///         c.state().push(data);
-    ///         while let Ok(Some(line)) = c.state().next(&mut Lines::new(1024)) {
-    ///             c.write(line);
-    ///             c.limit(None, 0);
+    ///         let mut lines = 0;
+    ///         while let Ok(Some(_line)) = c.state().next(&mut Lines::new(1024)) {
+    ///             lines += 1;
     ///         }
-    ///         if !c.state().is_empty() && !c.is_limited() {
+    ///         if c.state().is_empty() {
+    ///             c.limit(None, 0);
+    ///         } else if lines > 0 || !c.is_limited() {
     ///             c.limit(Duration::from_secs(10), 0);
     ///         }
     ///         Action::None
