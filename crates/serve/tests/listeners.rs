@@ -18,6 +18,14 @@ every_driver! {
     a_listener_is_closed_once
 }
 
+#[cfg(unix)]
+mod of_paths {
+    use super::a_path_goes_with_its_listener;
+    crate::systems_drivers! {
+        a_path_goes_with_its_listener
+    }
+}
+
 #[derive(Default)]
 struct Book {
     added: Vec<Result<usize, io::ErrorKind>>,
@@ -142,4 +150,30 @@ fn a_listener_is_closed_once<T: Harness>() {
     bench.run_for(T::span(1.0));
     let late = bench.connect();
     bench.until("it is refused", |bench| bench.client(late).error.is_some());
+}
+
+/// It stayed until the server ended. So a name was there under which nobody listened.
+#[cfg(unix)]
+fn a_path_goes_with_its_listener<T: Harness>() {
+    let name = format!("windlass-listeners-{}-{}", T::NAME, std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let server = Server::new(|_| Book::default()).listen("tcp://127.0.0.1:0").unwrap();
+    let server = server.listen(&format!("unix://{}", path.display())).unwrap();
+    let mut bench = bench::<T, _, _>(server);
+    let client = bench.connect_to(bench.addresses[1].clone());
+    bench.say(client, "hello");
+    bench.until("it is served", |bench| bench.client(client).heard == b"hello");
+    assert!(path.exists());
+    bench.running.remote().close_listener(1);
+    bench.until("it is closed", |bench| bench.running.engine().listeners()[1].is_none());
+    assert!(!path.exists(), "the path goes, and not at the end of the server");
+    bench.say(client, " again");
+    bench.until("its connection goes on", |bench| bench.client(client).heard == b"hello again");
+    // What has the name next is not the server's.
+    let next = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    bench.running.remote().shutdown();
+    bench.until("it is over", |bench| bench.running.is_over());
+    assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+    drop(next);
+    std::fs::remove_file(&path).unwrap();
 }

@@ -337,6 +337,7 @@ impl<S> Engine<S> {
     /// ```
     pub fn end<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.refuse_all();
+        self.entrance.paths.clear();
         for source in &mut self.entrance.listeners {
             watcher.abort(std::mem::replace(source, Source::NONE));
         }

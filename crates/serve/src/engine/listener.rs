@@ -17,6 +17,7 @@ use crate::log::{LogEvent, RefusedBecause};
 use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, READING, STOPPED, WOKEN};
 use crate::parts::transport::{Accepted, Door};
 use crate::stage::{Stage, Step};
+use crate::sys::BoundPath;
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
@@ -431,6 +432,11 @@ impl<S> Engine<S> {
         Ok(number)
     }
 
+    /// The path of a listener is removed when the listener closes.
+    pub(crate) fn keep_path(&mut self, listener: usize, path: BoundPath) {
+        self.entrance.paths.push((listener, path));
+    }
+
     /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
     /// socket first sends its waiting datagrams, for at most
     /// [`Limits::close`](crate::Limits::close).
@@ -442,7 +448,8 @@ impl<S> Engine<S> {
     }
 
     /// Closes one listener, or one datagram socket, in the next [`flush`](Engine::flush), as
-    /// [`stop_listening`](Engine::stop_listening) closes all. Its number names no other one later.
+    /// [`stop_listening`](Engine::stop_listening) closes all. The Unix path of a server's listener
+    /// is removed, unless another socket has it by now. Its number names no other one later.
     /// False if it is closed already, or if there is none with this number.
     pub fn close_listener(&mut self, listener: usize) -> bool {
         let is_open = self.entrance.listeners.get(listener).is_some_and(|source| !source.is_none());
@@ -460,6 +467,8 @@ impl<S> Engine<S> {
         if self.has_datagrams(listener) {
             return self.close_datagrams(watcher, listener);
         }
+        // First the path: whoever finds it finds a listener.
+        self.entrance.paths.retain(|(of, _)| *of != listener);
         watcher.abort(std::mem::replace(&mut self.entrance.listeners[listener], Source::NONE));
     }
 

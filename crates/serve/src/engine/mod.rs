@@ -76,6 +76,7 @@ use crate::parts::sessions::Sessions;
 use crate::parts::table::{ABORT, DIRTY, ENDED, HELD, PAUSED, READING, Table, WOKEN};
 use crate::parts::transport::Transports;
 use crate::stage::Stage;
+use crate::sys::BoundPath;
 use crate::words::cause::Cause;
 use crate::words::config::Config;
 use crate::words::counters::Counters;
@@ -211,6 +212,8 @@ struct Clocks {
 #[derive(Default)]
 struct Entrance {
     listeners: Vec<Source>,
+    /// The Unix paths of a server's listeners, by the numbers of these.
+    paths: Vec<(usize, BoundPath)>,
     /// Where accepted connections go.
     balancer: Option<Balancer>,
     /// The server that takes those for which there is no room.

@@ -15,7 +15,6 @@ use super::handler::{Action, Conn, Context, Handler, act};
 use super::report::{Report, Unfinished};
 use super::signals::{LoopSignals, OWN};
 use crate::log::{self, LogEvent};
-use crate::sys::BoundPath;
 
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
@@ -72,8 +71,6 @@ pub struct ServerLoop<H: Handler> {
     engine: Engine<H::State>,
     handler: H,
     remote: Remote,
-    /// The Unix paths of its listeners.
-    paths: Vec<BoundPath>,
     /// The place of the connection whose callback runs.
     current: u32,
     /// Whether a callback has asked for the shutdown.
@@ -101,7 +98,6 @@ impl<H: Handler> ServerLoop<H> {
         engine: Engine<H::State>,
         handler: H,
         remote: Remote,
-        paths: Vec<BoundPath>,
         grace: Duration,
         signals: LoopSignals,
     ) -> ServerLoop<H> {
@@ -109,7 +105,6 @@ impl<H: Handler> ServerLoop<H> {
             engine,
             handler,
             remote,
-            paths,
             current: NIL,
             stops: false,
             stopping: false,
@@ -576,7 +571,6 @@ impl<H: Handler> ServerLoop<H> {
         }
         // Every loop shuts down. This one may be the first to know.
         self.remote.shutdown();
-        self.paths.clear();
         self.engine.stop_listening(watcher);
         self.descriptor_shortages = watcher.counters().descriptor_shortages;
         self.engine.log(LogEvent::ShutdownBegun {

@@ -26,7 +26,6 @@ pub(super) struct Prepared<S> {
     pub(super) engine: Engine<S>,
     pub(super) remote: Remote,
     pub(super) addresses: Vec<Address>,
-    paths: Vec<BoundPath>,
     /// Which listeners leave their connections to this loop.
     keeps: Vec<Keeps>,
     pub(super) grace: Duration,
@@ -58,7 +57,6 @@ impl<S: Default + 'static> Prepared<S> {
             engine,
             remote,
             addresses: Vec::new(),
-            paths: Vec::new(),
             keeps: Vec::new(),
             grace: Duration::ZERO,
             signals: LoopSignals::default(),
@@ -126,8 +124,9 @@ impl<S: Default + 'static> Prepared<S> {
                 Err(last)
             }
             Place::Unix(path) => {
-                self.engine.listen_as(watcher, Address::unix(&path)?, options, listen.proxy)?;
-                self.paths.push(BoundPath::new(path));
+                let address = Address::unix(&path)?;
+                let number = self.engine.listen_as(watcher, address, options, listen.proxy)?;
+                self.engine.keep_path(number, BoundPath::new(path));
                 Ok(())
             }
             Place::Inherited(handle, name) => self.add_listener(watcher, handle).map_err(|error| {
@@ -183,14 +182,8 @@ impl<S: Default + 'static> Prepared<S> {
             self.engine.set_balancer(Balancer { loops, policy, own, kept, next: SEED, threads });
         }
         self.engine.set_server();
-        let mut running = ServerLoop::new(
-            self.engine,
-            handler,
-            remote.clone(),
-            self.paths,
-            self.grace,
-            self.signals,
-        );
+        let mut running =
+            ServerLoop::new(self.engine, handler, remote.clone(), self.grace, self.signals);
         running.begin(watcher, addresses);
         running
     }
