@@ -239,7 +239,7 @@ fn a_half_closed_connection_has_its_own_idle_time<T: Harness>() {
     let (client, id) = l.pair();
     l.engine.set_idle_timeout(id, 2 * span::<T>());
     l.watcher.submit(Op::shutdown(client)).unwrap();
-    until(&mut l, "its peer has ended its side", |l| l.told.contains(&"other"));
+    until(&mut l, "its peer has ended its side", |l| l.told.contains(&"eof"));
     let start = l.now();
     until(&mut l, "it has ended", |l| !l.ends.is_empty());
     assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
