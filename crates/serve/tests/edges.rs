@@ -27,6 +27,7 @@ every_driver! {
     the_time_of_a_close_begins_once
     drained_comes_at_the_low_mark_whatever_waits_already
     drained_comes_though_all_is_sent_before_the_engine_looks
+    drained_comes_though_the_engine_looks_in_between
     small_writes_of_other_threads_are_bounded
     a_refused_accept_is_tried_again
     a_refused_pause_of_a_listener_is_tried_again
@@ -211,6 +212,36 @@ fn drained_comes_though_all_is_sent_before_the_engine_looks<T: Harness>() {
 }
 
 /// What the queue keeps for a write counts, too: a thread cannot fill the memory by single bytes.
+/// The engine noted that all was sent, between the program's look and its flush. So the program
+/// waited for an event that never came.
+fn drained_comes_though_the_engine_looks_in_between<T: Harness>() {
+    let high = 3 << 20;
+    let limits = Limits::new().marks(1000, high);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (client, id) = l.pair();
+    l.engine.write(id, vec![7; high]).unwrap();
+    l.engine.flush(&mut l.watcher);
+    l.run_for(T::span(1.0));
+    let seen = l.engine.waiting(id);
+    assert!(seen > 1000 && !l.engine.is_full(id), "{seen} bytes wait");
+    l.watcher.submit(Op::read(client).multishot().token(1)).unwrap();
+    // The kernel takes all, and the engine has not looked yet.
+    let mut done = Completions::new();
+    while l.queued(id) > 0 {
+        assert!(l.watcher.wait_timeout(&mut done, PATIENCE).unwrap() > 0, "it waits in vain");
+        for c in done.drain(..) {
+            l.engine.complete(&mut l.watcher, c);
+        }
+    }
+    assert_eq!(l.engine.waiting(id), seen);
+    l.engine.write(id, vec![7; high - seen + 1]).unwrap();
+    assert!(l.engine.is_full(id), "the program waits for less");
+    l.until("it hears of less", |l| l.told.contains(&"drained"));
+    l.run_for(T::span(1.0));
+    assert_eq!(l.told.iter().filter(|told| **told == "drained").count(), 1);
+    assert!(!l.engine.is_full(id));
+}
+
 fn small_writes_of_other_threads_are_bounded<T: Harness>() {
     let mut l = Loop::new::<T>(Config::new().limits(no_limits().memory(1 << 20)));
     let remote = l.engine.remote(&mut l.watcher);

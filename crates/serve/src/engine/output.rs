@@ -528,6 +528,7 @@ impl<S> Engine<S> {
         queued: usize,
     ) {
         let goes_on = self.has_bounded_end(index);
+        self.note_fall(index, queued);
         let Some(active) = self.table.active_of(index) else { return };
         let begins = active.queued == 0 && queued > 0;
         if !goes_on && (queued < active.queued || begins) {
@@ -536,10 +537,23 @@ impl<S> Engine<S> {
         active.queued = queued;
     }
 
+    /// Notes that less output waits than at the last look, before that is forgotten: a program that
+    /// has seen more than the high mark wait, with what it has just written, hears of less.
+    pub(crate) fn note_fall(&mut self, index: u32, queued: usize) {
+        let high = self.config.limits.high;
+        let Some(active) = self.table.active_of(index) else { return };
+        let (seen, waits) = (active.queued + active.corked, queued + active.corked);
+        // The bytes of files do not count.
+        if seen > high && waits <= high && active.files.is_none() {
+            self.table.place_mut(index).flags |= FULL;
+        }
+    }
+
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
+        self.note_progress(watcher, index, queued);
         if self.table.place(index).flags & FULL != 0
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
         {

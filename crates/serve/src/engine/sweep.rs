@@ -125,6 +125,7 @@ impl<S> Engine<S> {
         let limits = self.config.limits;
         let ends = stage >= Stage::Leaving;
         let goes_on = self.has_bounded_end(index);
+        self.note_fall(index, queued);
         let idle = watcher.idle_timeout(source);
         let Some(active) = self.table.active_of(index) else { return };
         if !goes_on && queued < active.queued {
