@@ -10,7 +10,7 @@ use windlass::{Address, Completion, Done, ErrorKind, Handle, Op, SourceKind, Wat
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::engine::requests::{ClientSocket, Request, is_full};
-use crate::parts::sessions::{Peer, Session};
+use crate::parts::sessions::{Peer, UdpSession};
 use crate::parts::table::{CONNECTING, READING, SESSION};
 use crate::words::cause::Cause;
 use crate::words::event::Event;
@@ -89,7 +89,7 @@ impl<S> Engine<S> {
         // A datagram without an address goes to the peer. Some systems refuse one with an address
         // on a connected socket.
         let peer = Peer::Other(Address::unspecified());
-        let at = self.udp.sessions.insert(Session::new(id.index(), None, peer));
+        let at = self.udp.sessions.insert(UdpSession::new(id.index(), None, peer));
         self.table.place_mut(id.index()).active = SESSION | at;
         Ok(id)
     }

@@ -31,7 +31,7 @@ impl Peer {
 }
 
 /// A peer of a datagram socket.
-pub(crate) struct Session {
+pub(crate) struct UdpSession {
     /// Its place in the table of connections.
     pub(crate) index: u32,
     /// The number of the socket among the listeners. A client has none: its socket is its own, and
@@ -57,9 +57,9 @@ pub(crate) struct Session {
     pub(crate) cause: Option<Cause>,
 }
 
-impl Session {
-    pub(crate) fn new(index: u32, listener: Option<usize>, peer: Peer) -> Session {
-        Session {
+impl UdpSession {
+    pub(crate) fn new(index: u32, listener: Option<usize>, peer: Peer) -> UdpSession {
+        UdpSession {
             index,
             listener,
             peer,
@@ -86,7 +86,7 @@ pub(crate) struct Sending {
 
 /// The sessions of an engine.
 pub(crate) struct Sessions {
-    pub(crate) all: Vec<Option<Session>>,
+    pub(crate) all: Vec<Option<UdpSession>>,
     pub(crate) vacant: Vec<u32>,
     pub(crate) by_peer: HashMap<(usize, Peer), u32>,
     /// The ends of the list.
@@ -126,12 +126,12 @@ impl Sessions {
         self.by_peer.len()
     }
 
-    pub(crate) fn get(&mut self, at: u32) -> &mut Session {
+    pub(crate) fn get(&mut self, at: u32) -> &mut UdpSession {
         self.all[at as usize].as_mut().expect("a place names a session that is there")
     }
 
     /// Adds a session that is in no list yet.
-    pub(crate) fn insert(&mut self, session: Session) -> u32 {
+    pub(crate) fn insert(&mut self, session: UdpSession) -> u32 {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.all.push(None);
             self.all.len() as u32 - 1
@@ -143,7 +143,7 @@ impl Sessions {
         at
     }
 
-    pub(crate) fn remove(&mut self, at: u32) -> Session {
+    pub(crate) fn remove(&mut self, at: u32) -> UdpSession {
         if self.get(at).heard.is_some() {
             self.unlink(at);
         }
