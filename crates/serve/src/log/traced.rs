@@ -18,7 +18,7 @@ use windlass::{
     Refusal as Reason, Refused as Rejected, Source, SourceKind, Submit, Submitter, Ticket, Watcher,
 };
 
-/// A driver around another one, which makes a span of the crate [`tracing`](::tracing) for each
+/// A driver around another one, which makes a span of the crate [`tracing`] for each
 /// operation.
 ///
 /// The span has the name `operation`, the level `TRACE` and the target `windlass_serve`. It begins
