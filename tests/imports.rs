@@ -66,7 +66,7 @@ const SERVE: Floors = Floors {
                 "words::event",
             ],
         ),
-        ("beside", &["framing", "log"]),
+        ("beside", &["framing", "log", "tls"]),
         ("settings, memory, life", &["words::config", "memory", "stage"]),
         (
             "parts",

@@ -120,6 +120,8 @@ pub mod report;
 mod server;
 mod stage;
 mod sys;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod words;
 
 pub use engine::Engine;

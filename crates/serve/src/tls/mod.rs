@@ -1,0 +1,101 @@
+//! TLS without I/O: sessions, certificates, and whom to trust.
+//!
+//! A [`Session`] is one end of a connection: the bytes of the peer go in, plain text and bytes for
+//! the peer come out. So it works with any loop, any stream, and in a simulation. [`Tls`] has the
+//! certificates of a server, and [`TlsClient`] says whom a client trusts. No type of the TLS
+//! library is part of this interface. It is rustls 0.23.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tls` | this module; it needs at least one of the next two |
+//! | `ring` | cryptography by ring: [`Provider::Ring`] |
+//! | `aws-lc-rs` | cryptography by aws-lc-rs: [`Provider::AwsLcRs`], and a key exchange that a quantum computer does not break |
+//! | `webpki-roots` | clients trust the authorities of Mozilla's programme |
+//! | `platform-verifier` | clients trust whom the system trusts |
+//!
+//! Both providers work side by side. The program chooses for each server and each client, and
+//! nothing depends on a default of the process.
+//!
+//! # A server and a client
+//!
+//! Here each end is a thread with a socket:
+//!
+//! ```
+//! # fn pair() -> (String, String) {
+//! #     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+//! #     (made.cert.pem(), made.signing_key.serialize_pem())
+//! # }
+//! use std::io::{Read, Result, Write};
+//! use std::net::{TcpListener, TcpStream};
+//! use windlass_serve::tls::{Pem, Session, SessionState, Tls, TlsClient};
+//!
+//! /// Sends what waits, then reads once.
+//! fn turn(session: &mut Session, tcp: &mut TcpStream, plain: &mut Vec<u8>) -> Result<()> {
+//!     let mut out = Vec::new();
+//!     session.take_output(&mut out);
+//!     tcp.write_all(&out)?;
+//!     let mut input = [0; 4096];
+//!     let result = match tcp.read(&mut input)? {
+//!         0 => session.end_of_input(),
+//!         count => session.feed_into(&input[..count], plain).map(|_| ()),
+//!     };
+//!     out.clear();
+//!     session.take_output(&mut out);
+//!     tcp.write_all(&out)?; // before an error ends it: the peer gets an alert
+//!     Ok(result?)
+//! }
+//!
+//! # let (certificate, key) = pair();
+//! let tls = Tls::pem(Pem::bytes(&certificate), Pem::bytes(&key))?;
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let server = std::thread::spawn(move || -> Result<()> {
+//!     let (mut tcp, _) = listener.accept()?;
+//!     let (mut session, mut request) = (Session::server(&tls)?, Vec::new());
+//!     while request.is_empty() {
+//!         turn(&mut session, &mut tcp, &mut request)?;
+//!     }
+//!     let mut answer = Vec::new();
+//!     session.write_all(&request, &mut answer)?;
+//!     session.close(); // close_notify
+//!     session.take_output(&mut answer);
+//!     tcp.write_all(&answer)
+//! });
+//!
+//! let trust = TlsClient::builder().roots(Pem::bytes(&certificate)).build()?;
+//! let mut tcp = TcpStream::connect(address)?;
+//! let (mut session, mut heard) = (Session::client(&trust, "localhost")?, Vec::new());
+//! while !session.is_open() {
+//!     turn(&mut session, &mut tcp, &mut heard)?;
+//! }
+//! let mut request = Vec::new();
+//! session.write_all(b"hello", &mut request)?;
+//! tcp.write_all(&request)?;
+//! while session.state() != SessionState::PeerClosed {
+//!     turn(&mut session, &mut tcp, &mut heard)?;
+//! }
+//! assert_eq!(heard, b"hello");
+//! # server.join().expect("no panic")?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod adapter;
+mod certificate;
+mod client;
+mod error;
+mod names;
+mod pem;
+mod provider;
+mod records;
+mod server;
+mod session;
+mod settings;
+mod verifier;
+
+pub use certificate::{CertificateInfo, CertificateProblem};
+pub use client::{TlsClient, TlsClientBuilder};
+pub use error::{Alert, TlsError as Error};
+pub use pem::{Pem, PemProblem};
+pub use provider::{Provider, Version};
+pub use server::{Tls, TlsBuilder};
+pub use session::{Fed, Session, SessionState};

@@ -1,0 +1,444 @@
+//! One end of a connection with TLS, without I/O.
+
+use std::fmt;
+use std::io::IoSlice;
+
+use super::adapter::{PIECE, Wire};
+use super::certificate::CertificateInfo;
+use super::client::TlsClient;
+use super::error::TlsError;
+use super::provider::Version;
+use super::records::{HEADER, Records};
+use super::server::Tls;
+use super::verifier;
+
+/// What rustls says if there is no certificate for the name that a client asks for.
+const NO_CERTIFICATE_FOUND: &str = "no server certificate chain resolved";
+
+/// One end of a connection with TLS: bytes in, bytes out, and no I/O.
+///
+/// - What the peer sends goes into [`feed`](Session::feed), in pieces of any size. Its plain text
+///   takes the place of the input. [`feed_into`](Session::feed_into) appends it to a vector.
+/// - What has to go to the peer comes from [`take_output`](Session::take_output): the handshake,
+///   tickets, answers to changes of keys, and the alert that says why the session has failed. So
+///   call it after each `feed`, also one that returns an error, and at the begin of a client.
+/// - [`write`](Session::write) encrypts plain text, once the session is
+///   [open](SessionState::Open).
+/// - [`close`](Session::close) says `close_notify`: this end writes no more. At the end of the
+///   input, [`end_of_input`](Session::end_of_input) says whether the peer has said so, too.
+///
+/// Everything that it says is the same for every way in which the bytes are cut, except that
+/// `take_output` may have its bytes later.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (certificate, key) = tls_example::pair();
+/// # mod tls_example { pub fn pair() -> (String, String) {
+/// #     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+/// #     (made.cert.pem(), made.signing_key.serialize_pem())
+/// # } }
+/// use windlass_serve::tls::{Pem, Session, Tls, TlsClient};
+///
+/// let tls = Tls::pem(Pem::bytes(&certificate), Pem::bytes(&key))?;
+/// let trust = TlsClient::builder().roots(Pem::bytes(&certificate)).build()?;
+///
+/// let mut server = Session::server(&tls)?;
+/// let mut client = Session::client(&trust, "localhost")?;
+/// let (mut to_server, mut to_client, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+/// while !(client.is_open() && server.is_open()) {
+///     client.take_output(&mut to_server);
+///     server.feed_into(&to_server, &mut plain)?;
+///     to_server.clear();
+///     server.take_output(&mut to_client);
+///     client.feed_into(&to_client, &mut plain)?;
+///     to_client.clear();
+/// }
+/// client.write_all(b"hello", &mut to_server)?;
+/// // The plain text takes the place of the records.
+/// let fed = server.feed(&mut to_server);
+/// fed.result?;
+/// assert_eq!(&to_server[..fed.plain], b"hello");
+/// # Ok(()) }
+/// ```
+///
+/// # Memory
+///
+/// Measured with rustls 0.23.46 and ring, a P-256 certificate, after the handshake: see
+/// [`tls`](super#memory).
+pub struct Session {
+    wire: Wire,
+    records: Records,
+    /// How many bytes were taken before the handshake was done, and the limit of them.
+    handshake: (u32, u32),
+    failure: Option<Box<TlsError>>,
+    is_closed: bool,
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// The handshake is not done.
+    Handshaking,
+    /// Both ends can write.
+    Open,
+    /// The peer has said that it writes no more (`close_notify`). This end may still write.
+    PeerClosed,
+    /// The session has failed: [`Session::failure`] says why.
+    Failed,
+}
+
+/// What [`Session::feed`] has made of its input.
+#[derive(Clone, Debug)]
+#[must_use = "it says how much plain text there is, and whether the session has failed"]
+pub struct Fed {
+    /// How many bytes of the input were taken. All of them, except behind `close_notify`, behind an
+    /// error, and if more plain text waits than a session holds.
+    pub consumed: usize,
+    /// How many bytes of plain text are now at the front of the input.
+    pub plain: usize,
+    /// Whether the session has failed. The plain text in front of the error is whole.
+    pub result: Result<(), TlsError>,
+}
+
+impl Session {
+    /// The server's end of a new connection.
+    ///
+    /// # Errors
+    /// [`TlsError::Other`] if rustls refuses the settings.
+    pub fn server(tls: &Tls) -> Result<Session, TlsError> {
+        let (config, limit) = tls.current();
+        Ok(Session::new(Wire::server(config)?, limit))
+    }
+
+    /// The client's end of a new connection, to the server with this name or IP address. The
+    /// server's certificate has to be for this name.
+    ///
+    /// # Errors
+    /// [`TlsError::BadName`] if it is no name of a server, and [`TlsError::NoRandomness`] if the
+    /// system has no random bytes.
+    pub fn client(tls: &TlsClient, name: &str) -> Result<Session, TlsError> {
+        let (config, limit) = tls.current();
+        let bad_name = |_| TlsError::BadName(name.to_owned());
+        let name = name.to_owned().try_into().map_err(bad_name)?;
+        Ok(Session::new(Wire::client(config, name)?, limit))
+    }
+
+    fn new(wire: Wire, limit: u32) -> Session {
+        Session {
+            wire,
+            records: Records::default(),
+            handshake: (0, limit),
+            failure: None,
+            is_closed: false,
+        }
+    }
+
+    /// Takes bytes of the peer. The plain text in them takes their place, at the front of `input`.
+    ///
+    /// A record that began in an earlier input may have more plain text than this input has room.
+    /// The rest of it waits: `take_plain` has it, and it comes behind what is in `input`. At most
+    /// one record, 16 KiB, waits if the program takes it each time. If it does not, `feed` stops at
+    /// 16 KiB, and `consumed` says where.
+    ///
+    /// A failure does not lose what came before it: [`Fed::plain`] and the plain text that waits
+    /// are whole. After a failure, each `feed` returns the same error, and takes nothing.
+    pub fn feed(&mut self, input: &mut [u8]) -> Fed {
+        let (mut consumed, mut plain) = (0, 0);
+        let result = loop {
+            plain += self.wire.read(&mut input[plain..consumed]);
+            match self.step(&input[consumed..]) {
+                Ok(0) => break Ok(()),
+                Ok(count) => consumed += count,
+                Err(error) => break Err(error),
+            }
+        };
+        // The step that failed may have had plain text in front of the error.
+        plain += self.wire.read(&mut input[plain..consumed]);
+        self.trim();
+        Fed { consumed, plain, result }
+    }
+
+    /// Takes bytes of the peer, and appends the plain text in them to `plain`. Returns how many
+    /// bytes it took: all of them, except behind `close_notify`.
+    ///
+    /// # Errors
+    /// The reason why the session has failed. The plain text in front of it is in `plain`, and
+    /// [`take_output`](Session::take_output) has the alert for the peer.
+    pub fn feed_into(&mut self, input: &[u8], plain: &mut Vec<u8>) -> Result<usize, TlsError> {
+        let mut consumed = 0;
+        let result = loop {
+            self.take_plain(plain);
+            match self.step(&input[consumed..]) {
+                Ok(0) => break Ok(consumed),
+                Ok(count) => consumed += count,
+                Err(error) => break Err(error),
+            }
+        };
+        self.take_plain(plain);
+        self.trim();
+        result
+    }
+
+    /// Takes the rest of one record, or what there is of it. Zero says that nothing can be taken.
+    fn step(&mut self, input: &[u8]) -> Result<usize, TlsError> {
+        self.check()?;
+        if input.is_empty() || self.wire.has_peer_closed() {
+            return Ok(0);
+        }
+        let is_handshaking = self.wire.is_handshaking();
+        let mut most = self.records.piece(input);
+        if is_handshaking {
+            let (taken, limit) = self.handshake;
+            most = most.min((limit - taken) as usize);
+            if most == 0 {
+                // An alert of its own would have to be encrypted, which the library does only for
+                // this one.
+                self.wire.close();
+                return Err(self.fail(TlsError::HandshakeTooLong { limit: limit as usize }));
+            }
+        }
+        let fed = self.wire.feed(&input[..most]);
+        // What failed was taken, too: nobody else can use it.
+        let count = *fed.as_ref().unwrap_or(&most);
+        self.records.pass(&input[..count]);
+        if is_handshaking {
+            self.handshake.0 += count as u32; // a piece is at most a record
+        }
+        match fed {
+            Ok(count) => Ok(count),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// What an error of the library means here.
+    fn refused(&mut self, error: rustls::Error) -> TlsError {
+        let is_no_record = matches!(
+            error,
+            rustls::Error::InvalidMessage(
+                rustls::InvalidMessage::InvalidContentType
+                    | rustls::InvalidMessage::MessageTooLarge
+                    | rustls::InvalidMessage::UnknownProtocolVersion
+            )
+        );
+        let mut error = TlsError::from(error);
+        if self.records.is_first() && is_no_record {
+            error = TlsError::NotTls { looks_like: looks_like(self.records.header()) };
+        } else if let TlsError::Certificate { certificate, .. } = &mut error {
+            *certificate = verifier::take_refused().map(Box::new);
+        } else if matches!(&error, TlsError::Other(text) if text == NO_CERTIFICATE_FOUND) {
+            error = TlsError::UnknownName(self.server_name().map(str::to_owned));
+        }
+        self.fail(error)
+    }
+
+    fn fail(&mut self, error: TlsError) -> TlsError {
+        self.failure = Some(Box::new(error.clone()));
+        error
+    }
+
+    fn check(&self) -> Result<(), TlsError> {
+        self.failure.as_ref().map_or(Ok(()), |error| Err((**error).clone()))
+    }
+
+    fn trim(&mut self) {
+        if self.records.is_between() && self.failure.is_none() && !self.wire.has_peer_closed() {
+            self.wire.trim(HEADER + self.records.last_len());
+        }
+    }
+
+    /// How many bytes of plain text wait.
+    pub fn plain_len(&self) -> usize {
+        self.wire.waiting()
+    }
+
+    /// Appends the plain text that waits to `plain`, and returns how much it was.
+    pub fn take_plain(&mut self, plain: &mut Vec<u8>) -> usize {
+        let (before, count) = (plain.len(), self.wire.waiting());
+        if count > 0 {
+            plain.resize(before + count, 0);
+            let read = self.wire.read(&mut plain[before..]);
+            plain.truncate(before + read);
+        }
+        plain.len() - before
+    }
+
+    /// Encrypts plain text, and appends the records to `out`, behind all output that waits. The
+    /// parts are one text: a record begins only where the last one is full, with 16 KiB. Returns
+    /// how many bytes it took: at most 64 KiB, so that `out` grows by some 64.1 KiB at most.
+    ///
+    /// # Errors
+    /// [`TlsError::Handshaking`] until the session is open, and [`TlsError::Closed`] after
+    /// [`close`](Session::close); both leave the session as it is. [`TlsError::KeysExhausted`] ends
+    /// it. After a failure, its reason.
+    pub fn write(&mut self, parts: &[IoSlice<'_>], out: &mut Vec<u8>) -> Result<usize, TlsError> {
+        self.check()?;
+        if self.is_closed {
+            return Err(TlsError::Closed);
+        }
+        if self.wire.is_handshaking() {
+            return Err(TlsError::Handshaking);
+        }
+        match self.wire.write(parts, out) {
+            Some(taken) => Ok(taken),
+            None => Err(self.fail(TlsError::KeysExhausted)),
+        }
+    }
+
+    /// Encrypts plain text of any length, and appends the records to `out`, behind all output that
+    /// waits.
+    ///
+    /// # Errors
+    /// As for [`write`](Session::write).
+    pub fn write_all(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
+        for piece in plain.chunks(PIECE) {
+            let taken = self.write(&[IoSlice::new(piece)], out)?;
+            debug_assert_eq!(taken, piece.len());
+        }
+        Ok(())
+    }
+
+    /// Whether there is output for the peer.
+    pub fn has_output(&self) -> bool {
+        self.wire.has_output()
+    }
+
+    /// Appends all output for the peer to `out`, and returns how much it was.
+    pub fn take_output(&mut self, out: &mut Vec<u8>) -> usize {
+        let before = out.len();
+        self.wire.output(out);
+        out.len() - before
+    }
+
+    /// Says that this end writes no more: `close_notify` is the last output. Nothing happens if it
+    /// was said before, or if the session has failed and has sent an alert.
+    pub fn close(&mut self) {
+        self.wire.close();
+        self.is_closed = true;
+    }
+
+    /// Says that the input has ended: the peer has shut down its side of the connection below.
+    ///
+    /// # Errors
+    /// [`TlsError::HandshakeCut`] if the handshake was not done, and [`TlsError::Truncated`] if the
+    /// peer has not said `close_notify`: then somebody else may have cut the connection, and what
+    /// has come may not be all. The session has failed. After another failure, its reason.
+    pub fn end_of_input(&mut self) -> Result<(), TlsError> {
+        self.check()?;
+        match self.state() {
+            SessionState::PeerClosed => Ok(()),
+            SessionState::Handshaking => Err(self.fail(TlsError::HandshakeCut)),
+            _ => Err(self.fail(TlsError::Truncated)),
+        }
+    }
+
+    /// Changes the keys of both directions: the next output has a `KeyUpdate`, to which the peer
+    /// answers with its next output. rustls does so by itself before keys are used up. Returns
+    /// whether it could: only TLS 1.3 has this, and only in an open session.
+    pub fn update_keys(&mut self) -> bool {
+        !self.is_closed && self.failure.is_none() && self.wire.update_keys()
+    }
+
+    /// What the session is doing.
+    pub fn state(&self) -> SessionState {
+        if self.failure.is_some() {
+            SessionState::Failed
+        } else if self.wire.has_peer_closed() {
+            SessionState::PeerClosed
+        } else if self.wire.is_handshaking() {
+            SessionState::Handshaking
+        } else {
+            SessionState::Open
+        }
+    }
+
+    /// Whether the handshake is done, the peer has not said `close_notify`, and nothing has failed.
+    pub fn is_open(&self) -> bool {
+        self.state() == SessionState::Open
+    }
+
+    /// Whether this end has said `close_notify`.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Why the session has failed.
+    pub fn failure(&self) -> Option<&TlsError> {
+        self.failure.as_deref()
+    }
+
+    /// The protocol that both ends have agreed on (ALPN), such as `h2`.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.wire.alpn()
+    }
+
+    /// The name of a server that the client has asked for (SNI), in lower case. A client's own
+    /// session has none.
+    pub fn server_name(&self) -> Option<&str> {
+        self.wire.server_name()
+    }
+
+    /// The version of TLS, once it is agreed.
+    pub fn version(&self) -> Option<Version> {
+        self.wire.version().and_then(Version::of)
+    }
+
+    /// The suite of ciphers, once it is agreed, as IANA names it.
+    pub fn suite(&self) -> Option<String> {
+        self.wire.suite().map(super::provider::suite_name)
+    }
+
+    /// How the keys were exchanged, once that is done, as IANA names it. A resumed session of TLS
+    /// 1.2 exchanges none.
+    pub fn key_exchange(&self) -> Option<String> {
+        self.wire.key_exchange().map(|group| format!("{group:?}"))
+    }
+
+    /// The certificates that the peer has shown, in DER: its own first, then those of its issuers.
+    /// A resumed session has those of the first one.
+    pub fn peer_certificates(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.wire.certificates().iter().map(AsRef::as_ref)
+    }
+
+    /// What the certificate of the peer says: its names and its number.
+    pub fn peer_certificate_info(&self) -> Option<CertificateInfo> {
+        self.wire.certificates().first().and_then(CertificateInfo::read)
+    }
+
+    /// Whether it has resumed an earlier session, without certificates and a new exchange of them.
+    pub fn is_resumed(&self) -> bool {
+        self.wire.is_resumed()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("state", &self.state())
+            .field("version", &self.version())
+            .field("server_name", &self.server_name())
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the first bytes of a peer that does not speak TLS look like.
+fn looks_like(first: &[u8; HEADER]) -> Option<&'static str> {
+    const METHODS: [&[u8]; 10] = [
+        b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELET", b"OPTIO", b"PATCH", b"TRACE", b"CONNE",
+        b"PRI *",
+    ];
+    if METHODS.iter().any(|method| first.starts_with(method)) {
+        Some("HTTP")
+    } else if first.starts_with(b"HTTP/") {
+        Some("HTTP, as a server")
+    } else if first.starts_with(b"SSH-") {
+        Some("SSH")
+    } else if first.starts_with(b"PROXY") || first.starts_with(b"\r\n\r\n\0") {
+        Some("the PROXY protocol")
+    } else if first.iter().all(|byte| matches!(byte, b'\r' | b'\n' | b' '..=b'~')) {
+        Some("text")
+    } else {
+        None
+    }
+}
