@@ -14,7 +14,7 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
-use crate::parts::table::{ABORT, CONNECTING, ENDED, MOST, READING, STOPPED, WOKEN};
+use crate::parts::table::{ABORT, CONNECTING, ENDED, HELD, MOST, READING, STOPPED, WOKEN};
 use crate::parts::transport::{Accepted, Door};
 use crate::stage::{Stage, Step};
 use crate::sys::BoundPath;
@@ -541,6 +541,14 @@ impl<S> Engine<S> {
         if place.flags & stays != 0 || place.stage >= Stage::Leaving {
             return true;
         }
+        // The end of the input can be among what is held back. Nothing follows it.
+        if place.flags & HELD != 0
+            && let Some(active) = self.table.active_of(index)
+            && active.held.back().is_some_and(|data| data.is_empty())
+        {
+            return true;
+        }
+        let place = self.table.place(index);
         let read = Op::read(place.source).multishot().token(self.token(index));
         let is_submitted = watcher.submit(read).is_ok();
         if is_submitted {
