@@ -63,7 +63,8 @@ impl<S> Engine<S> {
             self.did_not_open(origin, RefusedBecause::Connections);
             return self.say_farewell(watcher, source);
         };
-        self.entrance.transports.insert(id.index(), Handshake::new(door, origin, watcher.now()));
+        let now = watcher.update_now();
+        self.entrance.transports.insert(id.index(), Handshake::new(door, origin, now));
         self.read_handshake(watcher, id.index());
     }
 
