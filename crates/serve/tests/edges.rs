@@ -748,3 +748,28 @@ fn limits_hold_whatever_is_set_first<T: Harness>() {
         bench.watcher.abort(client);
     }
 }
+
+/// A write that ended with `Overflow` was taken for one behind a close: a limit has the bit of a
+/// close that is sent.
+#[test]
+fn an_overflow_of_a_limited_connection_is_one() {
+    let cause = |is_limited| {
+        let builder =
+            Watcher::builder().write_limit(100 << 10).write_overflow(windlass::Overflow::Close);
+        let watcher = common::Simulated::watcher(builder);
+        let mut l = Loop::on(watcher, Config::new().limits(no_limits()));
+        let (_deaf, id) = l.pair();
+        if is_limited {
+            l.engine.limit(id, Duration::from_secs(1000), 0);
+        }
+        for _ in 0..100 {
+            let _ = l.engine.write(id, vec![0; 40 << 10]);
+            l.engine.flush(&mut l.watcher);
+            l.run_for(Duration::from_millis(100));
+        }
+        l.ends.clone()
+    };
+    let free = cause(false);
+    assert_eq!(free[0].0, Cause::Overflow);
+    assert_eq!(cause(true), free);
+}

@@ -280,6 +280,8 @@ impl<S> Engine<S> {
             ErrorKind::Deadline => self.limit_reached(watcher, index, Cause::Idle),
             // Its writes may have failed, too, and their completions follow.
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
+            // The watcher has closed the source: a write was too much.
+            ErrorKind::Overflow => self.fail(watcher, index, Cause::Overflow),
             _ => self.fail(watcher, index, Cause::Rejected),
         }
     }
@@ -295,11 +297,12 @@ impl<S> Engine<S> {
 
     /// A write of a connection has failed.
     pub(super) fn write_failed(&mut self, index: u32, kind: ErrorKind) {
+        let place = self.table.place(index);
         match kind {
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             // A write before it has failed, and said why; or the close's completion follows.
             ErrorKind::Torn => {}
-            _ if self.table.place(index).flags & CLOSE_SENT != 0 => {}
+            _ if place.stage >= Stage::Closing && place.flags & CLOSE_SENT != 0 => {}
             ErrorKind::Overflow => self.fail_later(index, Cause::Overflow),
             _ => self.fail_later(index, Cause::Rejected),
         }
