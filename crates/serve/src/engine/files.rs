@@ -219,6 +219,7 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn send_files<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
         // The progress since the last look must be noted now: the new bytes hide it.
+        self.note_full(index);
         let queued = self.queued(watcher, index);
         self.note_progress(watcher, index, queued);
         let id = self.table.id(index);

@@ -448,7 +448,7 @@ impl<S> Engine<S> {
             }
             self.counters.writes += 1;
             if self.table.place(index).flags & ENDED != 0 && !self.has_bounded_end(index) {
-                self.activate(index).since = Some(watcher.now());
+                self.activate(index).since = Some(watcher.update_now());
             }
         }
         let queued = watcher.queued_bytes(source).unwrap_or(0);
@@ -523,37 +523,36 @@ impl<S> Engine<S> {
     /// Notes when output moves: the limit of stalls counts from there.
     pub(crate) fn note_progress<D: Driver>(
         &mut self,
-        watcher: &Watcher<D>,
+        watcher: &mut Watcher<D>,
         index: u32,
         queued: usize,
     ) {
         let goes_on = self.has_bounded_end(index);
-        self.note_fall(index, queued);
         let Some(active) = self.table.active_of(index) else { return };
         let begins = active.queued == 0 && queued > 0;
         if !goes_on && (queued < active.queued || begins) {
-            active.since = Some(watcher.now());
+            // A callback may have run for long since the turn has begun.
+            active.since = Some(watcher.update_now());
         }
         active.queued = queued;
     }
 
-    /// Notes that less output waits than at the last look, before that is forgotten: a program that
-    /// has seen more than the high mark wait, with what it has just written, hears of less.
-    pub(crate) fn note_fall(&mut self, index: u32, queued: usize) {
-        let high = self.config.limits.high;
+    /// Notes that a program which looks now sees too much output: it is to hear of less. The calls
+    /// come before each look at what the kernel has taken.
+    pub(crate) fn note_full(&mut self, index: u32) {
+        let limits = self.config.limits;
         let Some(active) = self.table.active_of(index) else { return };
-        let (seen, waits) = (active.queued + active.corked, queued + active.corked);
-        // The bytes of files do not count.
-        if seen > high && waits <= high && active.files.is_none() {
+        let most = active.queued + active.corked;
+        if self.is_full_with(index, most, limits.high, limits.files - 1) {
             self.table.place_mut(index).flags |= FULL;
         }
     }
 
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        self.note_full(index);
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
-        self.note_progress(watcher, index, queued);
         if self.table.place(index).flags & FULL != 0
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
         {

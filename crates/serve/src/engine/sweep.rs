@@ -23,7 +23,7 @@ const AT_ONCE: usize = 1024;
 impl<S> Engine<S> {
     /// Puts a connection into the list that the sweep looks at.
     pub(crate) fn sweep_later<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let now = watcher.now();
+        let now = watcher.update_now();
         let at = self.clocks.swept.len() as u32;
         let active = self.activate(index);
         if active.swept.is_none() || active.since.is_none() {
@@ -121,11 +121,11 @@ impl<S> Engine<S> {
     fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
         let place = self.table.place(index);
         let (flags, stage, source) = (place.flags, place.stage, place.source);
+        self.note_full(index);
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
         let ends = stage >= Stage::Leaving;
         let goes_on = self.has_bounded_end(index);
-        self.note_fall(index, queued);
         let idle = watcher.idle_timeout(source);
         let Some(active) = self.table.active_of(index) else { return };
         if !goes_on && queued < active.queued {
@@ -261,6 +261,7 @@ impl<S> Engine<S> {
             let share = self.memory.budget.share();
             let Some(index) = self.table.largest_holder(share) else { return };
             // The kernel may have taken bytes since the engine last looked.
+            self.note_full(index);
             let queued = self.queued(watcher, index);
             self.note_progress(watcher, index, queued);
             self.recharge(index);
