@@ -12,26 +12,48 @@
 //! longer records.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustls::client::ClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::server::ServerConnection;
-use rustls::{ClientConfig, Connection, HandshakeKind, ProtocolVersion, ServerConfig};
+use rustls::server::{Accepted, AcceptedAlert, Acceptor, ClientHello, ServerConnection};
+use rustls::{
+    ClientConfig, Connection, Error, HandshakeKind, IoState, ProtocolVersion, ServerConfig,
+};
 
-/// How many bytes of records rustls holds at most for one call of [`Wire::write`]. Its own limit is
-/// for plain text, and this is also what it has by default.
+/// How much plain text rustls takes at most for one call of [`Wire::write`]: its own limit, and
+/// four records of full size.
 pub(super) const PIECE: usize = 64 << 10;
 
 /// The buffer for records that rustls has between two records.
 const READ_SIZE: usize = 4096;
 
+/// The kind of a record with an alert. TLS 1.3 hides it.
+const ALERT: u8 = 21;
+
+/// The alert `unexpected_message`, in plain text. rustls has none for a first message that is no
+/// hello.
+const UNEXPECTED_MESSAGE: [u8; 7] = [ALERT, 3, 3, 0, 2, 2, 10];
+
 /// One end of a connection.
 pub(super) struct Wire {
-    connection: Connection,
+    stage: WireStage,
     /// How much plain text waits to be read.
     waiting: usize,
     has_peer_closed: bool,
+    /// Whether this end has sent `close_notify`.
+    is_closed: bool,
+}
+
+enum WireStage {
+    /// A server without settings: the hello has not come.
+    Hello(Acceptor),
+    /// The hello has come, with this name of a server.
+    Asked(Box<Accepted>, Option<Box<str>>),
+    Begun(Connection),
+    /// It was refused before it had settings, with this output.
+    Refused(Vec<u8>, Option<Box<str>>),
 }
 
 /// What a read gets that must only trim the buffer.
@@ -44,47 +66,136 @@ impl Read for Never {
     }
 }
 
+/// Looks at new input.
+///
+/// In a debug build rustls panics if the peer breaks a rule after this end has sent `close_notify`:
+/// an assertion wants no alert behind another one (rustls#959). A peer must not choose that.
+fn process(connection: &mut Connection, is_closed: bool) -> Result<IoState, Error> {
+    if cfg!(debug_assertions) && is_closed {
+        let process = AssertUnwindSafe(|| connection.process_new_packets());
+        // What is left of the connection after a panic has failed.
+        return catch_unwind(process).unwrap_or(Err(Error::DecryptError));
+    }
+    connection.process_new_packets()
+}
+
 impl Wire {
-    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Wire, rustls::Error> {
-        Ok(Wire::new(ServerConnection::new(config)?.into()))
+    /// A server whose settings come when the hello has come.
+    pub(super) fn hello() -> Wire {
+        Wire::new(WireStage::Hello(Acceptor::default()))
+    }
+
+    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Wire, Error> {
+        Ok(Wire::new(WireStage::Begun(ServerConnection::new(config)?.into())))
     }
 
     pub(super) fn client(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
-    ) -> Result<Wire, rustls::Error> {
-        Ok(Wire::new(ClientConnection::new(config, name)?.into()))
+    ) -> Result<Wire, Error> {
+        Ok(Wire::new(WireStage::Begun(ClientConnection::new(config, name)?.into())))
     }
 
-    fn new(connection: Connection) -> Wire {
-        Wire { connection, waiting: 0, has_peer_closed: false }
+    fn new(stage: WireStage) -> Wire {
+        Wire { stage, waiting: 0, has_peer_closed: false, is_closed: false }
     }
 
-    /// Takes bytes of the peer, at most to the end of a record, and returns how many. It takes none
-    /// only if too much plain text waits.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<usize, rustls::Error> {
+    fn connection(&self) -> Option<&Connection> {
+        match &self.stage {
+            WireStage::Begun(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Takes bytes of the peer, at most to the end of a record, and returns how many. It takes
+    /// fewer only if too much plain text waits, or if the hello waits for settings.
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<usize, Error> {
         let mut left = piece;
         while !left.is_empty() {
-            match self.connection.read_tls(&mut left) {
+            let read = match &mut self.stage {
+                WireStage::Begun(connection) => connection.read_tls(&mut left),
+                WireStage::Hello(acceptor) => acceptor.read_tls(&mut left),
+                WireStage::Asked(..) | WireStage::Refused(..) => break,
+            };
+            match read {
                 Ok(0) => break,
-                Ok(_) => {}
+                Ok(_) => self.process()?,
                 // The other reason is a message of the handshake that does not fit.
                 Err(_) if self.waiting > 0 => break,
                 Err(_) => return Err(rustls::InvalidMessage::HandshakePayloadTooLarge.into()),
             }
-            // Its error comes after the plain text in front of it.
-            let state = self.connection.process_new_packets()?;
-            self.waiting = state.plaintext_bytes_to_read();
-            self.has_peer_closed = state.peer_has_closed();
         }
         Ok(piece.len() - left.len())
+    }
+
+    fn process(&mut self) -> Result<(), Error> {
+        match &mut self.stage {
+            WireStage::Begun(connection) => {
+                // Its error comes after the plain text in front of it.
+                let state = process(connection, self.is_closed)?;
+                self.waiting = state.plaintext_bytes_to_read();
+                self.has_peer_closed = state.peer_has_closed();
+            }
+            WireStage::Hello(acceptor) => match acceptor.accept() {
+                Ok(None) => {}
+                Ok(Some(accepted)) => {
+                    let name = accepted.client_hello().server_name().map(Box::from);
+                    self.stage = WireStage::Asked(Box::new(accepted), name);
+                }
+                Err((error, alert)) => return Err(self.refuse(error, alert, None)),
+            },
+            WireStage::Asked(..) | WireStage::Refused(..) => {}
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: Error, mut alert: AcceptedAlert, name: Option<Box<str>>) -> Error {
+        let mut out = Vec::new();
+        let written = alert.write_all(&mut out);
+        debug_assert!(written.is_ok(), "a vector takes everything");
+        let is_unexpected = matches!(
+            error,
+            Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. }
+        );
+        if out.is_empty() && is_unexpected {
+            out.extend(UNEXPECTED_MESSAGE);
+        }
+        self.stage = WireStage::Refused(out, name);
+        error
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self.stage, WireStage::Asked(..))
+    }
+
+    /// The hello that waits for settings.
+    pub(super) fn asked(&self) -> Option<ClientHello<'_>> {
+        match &self.stage {
+            WireStage::Asked(accepted, _) => Some(accepted.client_hello()),
+            _ => None,
+        }
+    }
+
+    /// Answers the hello that waits. Returns whether there is one.
+    pub(super) fn answer(&mut self, config: Arc<ServerConfig>) -> Result<bool, Error> {
+        if !self.is_asked() {
+            return Ok(false);
+        }
+        let nothing = WireStage::Refused(Vec::new(), None);
+        if let WireStage::Asked(accepted, name) = std::mem::replace(&mut self.stage, nothing) {
+            match accepted.into_connection(config) {
+                Ok(connection) => self.stage = WireStage::Begun(connection.into()),
+                Err((error, alert)) => return Err(self.refuse(error, alert, name)),
+            }
+        }
+        Ok(true)
     }
 
     /// Gives up the memory of a long record. Only for when no record has begun: then the next bytes
     /// would do the same.
     pub(super) fn trim(&mut self, last_record: usize) {
-        if last_record > READ_SIZE {
-            let result = self.connection.read_tls(&mut Never);
+        if let (true, WireStage::Begun(connection)) = (last_record > READ_SIZE, &mut self.stage) {
+            let result = connection.read_tls(&mut Never);
             debug_assert!(result.is_err());
         }
     }
@@ -96,10 +207,11 @@ impl Wire {
 
     /// Reads plain text, as much as there is room for.
     pub(super) fn read(&mut self, into: &mut [u8]) -> usize {
+        let WireStage::Begun(connection) = &mut self.stage else { return 0 };
         if self.waiting == 0 || into.is_empty() {
             return 0;
         }
-        let count = self.connection.reader().read(into).unwrap_or(0);
+        let count = connection.reader().read(into).unwrap_or(0);
         self.waiting -= count.min(self.waiting);
         count
     }
@@ -109,36 +221,55 @@ impl Wire {
     pub(super) fn write(&mut self, parts: &[IoSlice<'_>], out: &mut Vec<u8>) -> Option<usize> {
         // What waits would count for rustls' limit.
         self.output(out);
+        let WireStage::Begun(connection) = &mut self.stage else { return Some(0) };
         let before = out.len();
-        let taken = self.connection.writer().write_vectored(parts).unwrap_or(0);
+        let taken = connection.writer().write_vectored(parts).unwrap_or(0);
         self.output(out);
-        // A connection of TLS 1.2 whose keys are used up says that it took all, and drops it.
-        (out.len() - before >= taken).then_some(taken)
+        // A connection of TLS 1.2 whose keys are used up says that it took all, and drops it: it
+        // sends an alert in place of data, and nothing after that.
+        let is_sent = out.get(before).is_some_and(|kind| *kind != ALERT);
+        (taken == 0 || is_sent).then_some(taken)
     }
 
     pub(super) fn has_output(&self) -> bool {
-        self.connection.wants_write()
+        match &self.stage {
+            WireStage::Begun(connection) => connection.wants_write(),
+            WireStage::Refused(out, _) => !out.is_empty(),
+            WireStage::Hello(_) | WireStage::Asked(..) => false,
+        }
     }
 
     /// Appends all output that waits.
     pub(super) fn output(&mut self, out: &mut Vec<u8>) {
-        while self.connection.wants_write() {
-            if self.connection.write_tls(out).is_err() {
-                break; // a vector takes everything
+        match &mut self.stage {
+            WireStage::Begun(connection) => {
+                while connection.wants_write() {
+                    if connection.write_tls(out).is_err() {
+                        break; // a vector takes everything
+                    }
+                }
             }
+            WireStage::Refused(waiting, _) => out.append(waiting),
+            WireStage::Hello(_) | WireStage::Asked(..) => {}
         }
     }
 
     pub(super) fn close(&mut self) {
-        self.connection.send_close_notify();
+        if let WireStage::Begun(connection) = &mut self.stage {
+            connection.send_close_notify();
+            self.is_closed = true;
+        }
     }
 
     pub(super) fn update_keys(&mut self) -> bool {
-        self.connection.refresh_traffic_keys().is_ok()
+        match &mut self.stage {
+            WireStage::Begun(connection) => connection.refresh_traffic_keys().is_ok(),
+            _ => false,
+        }
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.connection().is_none_or(|connection| connection.is_handshaking())
     }
 
     pub(super) fn has_peer_closed(&self) -> bool {
@@ -146,34 +277,35 @@ impl Wire {
     }
 
     pub(super) fn alpn(&self) -> Option<&[u8]> {
-        self.connection.alpn_protocol()
+        self.connection()?.alpn_protocol()
     }
 
     /// The name that the client has asked for; `None` at a client.
     pub(super) fn server_name(&self) -> Option<&str> {
-        match &self.connection {
-            Connection::Server(server) => server.server_name(),
-            Connection::Client(_) => None,
+        match &self.stage {
+            WireStage::Begun(Connection::Server(server)) => server.server_name(),
+            WireStage::Asked(_, name) | WireStage::Refused(_, name) => name.as_deref(),
+            WireStage::Begun(Connection::Client(_)) | WireStage::Hello(_) => None,
         }
     }
 
     pub(super) fn version(&self) -> Option<ProtocolVersion> {
-        self.connection.protocol_version()
+        self.connection()?.protocol_version()
     }
 
     pub(super) fn suite(&self) -> Option<rustls::CipherSuite> {
-        self.connection.negotiated_cipher_suite().map(|suite| suite.suite())
+        self.connection()?.negotiated_cipher_suite().map(|suite| suite.suite())
     }
 
     pub(super) fn key_exchange(&self) -> Option<rustls::NamedGroup> {
-        self.connection.negotiated_key_exchange_group().map(|group| group.name())
+        self.connection()?.negotiated_key_exchange_group().map(|group| group.name())
     }
 
     pub(super) fn certificates(&self) -> &[CertificateDer<'static>] {
-        self.connection.peer_certificates().unwrap_or_default()
+        self.connection().and_then(|one| one.peer_certificates()).unwrap_or_default()
     }
 
     pub(super) fn is_resumed(&self) -> bool {
-        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+        self.connection().and_then(|one| one.handshake_kind()) == Some(HandshakeKind::Resumed)
     }
 }

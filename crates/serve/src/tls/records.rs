@@ -46,6 +46,20 @@ impl Records {
         }
     }
 
+    /// The header of the first record with these bytes, if it is not complete without them.
+    pub(super) fn first_header(&self, input: &[u8]) -> Option<[u8; HEADER]> {
+        let mut ahead = *self;
+        (!self.is_later && self.header_len() < HEADER).then(|| {
+            ahead.add_to_header(input);
+            ahead.header
+        })
+    }
+
+    /// How many bytes of the header have come.
+    pub(super) fn header_len(&self) -> usize {
+        usize::from(self.have)
+    }
+
     /// Completes the header, and returns how many bytes of the input belong to it.
     fn add_to_header(&mut self, input: &[u8]) -> usize {
         let have = usize::from(self.have);

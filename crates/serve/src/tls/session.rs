@@ -80,6 +80,8 @@ pub struct Session {
 pub enum SessionState {
     /// The handshake is not done.
     Handshaking,
+    /// The hello of the client has come, and waits for [`Session::answer`].
+    Asked,
     /// Both ends can write.
     Open,
     /// The peer has said that it writes no more (`close_notify`). This end may still write.
@@ -109,6 +111,59 @@ impl Session {
     pub fn server(tls: &Tls) -> Result<Session, TlsError> {
         let (config, limit) = tls.current();
         Ok(Session::new(Wire::server(config)?, limit))
+    }
+
+    /// The server's end of a new connection whose settings come later: when the hello of the client
+    /// has come, the state is [`Asked`](SessionState::Asked), and the session takes no more input
+    /// until [`answer`](Session::answer). So a program can look up a certificate elsewhere without
+    /// a thread that waits, and can choose when, and on which thread, it does the costly part of a
+    /// handshake. The hello may have so many bytes.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    /// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// use windlass_serve::tls::{Pem, Session, SessionState, Tls, TlsClient};
+    /// # let trust = TlsClient::builder().roots(Pem::bytes(&certificate)).alpn(["h2"]).build()?;
+    /// # let mut client = Session::client(&trust, "localhost")?;
+    /// # let mut hello = Vec::new();
+    /// # client.take_output(&mut hello);
+    ///
+    /// let mut session = Session::server_later(16 << 10);
+    /// session.feed_into(&hello, &mut Vec::new())?;
+    /// assert_eq!(session.state(), SessionState::Asked);
+    /// assert_eq!(session.server_name(), Some("localhost"));
+    /// assert_eq!(session.offered_alpn(), [b"h2"]);
+    /// // ... a look-up, perhaps on another thread ...
+    /// let tls = Tls::pem(Pem::bytes(&certificate), Pem::bytes(&key))?;
+    /// session.answer(&tls)?;
+    /// assert!(session.has_output());
+    /// # Ok::<(), windlass_serve::tls::Error>(())
+    /// ```
+    pub fn server_later(limit: usize) -> Session {
+        Session::new(Wire::hello(), u32::try_from(limit).unwrap_or(u32::MAX))
+    }
+
+    /// Answers the hello of the client with these settings. In any other state than
+    /// [`Asked`](SessionState::Asked) nothing happens.
+    ///
+    /// # Errors
+    /// The reason why the session has failed. [`take_output`](Session::take_output) has the alert.
+    pub fn answer(&mut self, tls: &Tls) -> Result<(), TlsError> {
+        self.check()?;
+        let (config, limit) = tls.current();
+        // What the hello took is over.
+        self.handshake.1 = limit.max(self.handshake.0);
+        match self.wire.answer(config) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.refused(error, false)),
+        }
+    }
+
+    /// The protocols that the client speaks (ALPN), the best first, in the state
+    /// [`Asked`](SessionState::Asked); none in every other one.
+    pub fn offered_alpn(&self) -> Vec<&[u8]> {
+        let asked = self.wire.asked();
+        asked.and_then(|hello| hello.alpn().map(Iterator::collect)).unwrap_or_default()
     }
 
     /// The client's end of a new connection, to the server with this name or IP address. The
@@ -183,7 +238,7 @@ impl Session {
     /// Takes the rest of one record, or what there is of it. Zero says that nothing can be taken.
     fn step(&mut self, input: &[u8]) -> Result<usize, TlsError> {
         self.check()?;
-        if input.is_empty() || self.wire.has_peer_closed() {
+        if input.is_empty() || self.wire.has_peer_closed() || self.wire.is_asked() {
             return Ok(0);
         }
         let is_handshaking = self.wire.is_handshaking();
@@ -198,7 +253,8 @@ impl Session {
                 return Err(self.fail(TlsError::HandshakeTooLong { limit: limit as usize }));
             }
         }
-        let fed = self.wire.feed(&input[..most]);
+        let is_first = self.records.is_first();
+        let fed = self.give(&input[..most]);
         // What failed was taken, too: nobody else can use it.
         let count = *fed.as_ref().unwrap_or(&most);
         self.records.pass(&input[..count]);
@@ -207,22 +263,30 @@ impl Session {
         }
         match fed {
             Ok(count) => Ok(count),
-            Err(error) => Err(self.refused(error)),
+            Err(error) => Err(self.refused(error, is_first)),
         }
     }
 
-    /// What an error of the library means here.
-    fn refused(&mut self, error: rustls::Error) -> TlsError {
-        let is_no_record = matches!(
-            error,
-            rustls::Error::InvalidMessage(
-                rustls::InvalidMessage::InvalidContentType
-                    | rustls::InvalidMessage::MessageTooLarge
-                    | rustls::InvalidMessage::UnknownProtocolVersion
-            )
-        );
+    /// Gives a piece to the library: at once, or with the whole header if it begins the first
+    /// record. The library refuses other protocols at their first byte, and the error tells more.
+    fn give(&mut self, piece: &[u8]) -> Result<usize, rustls::Error> {
+        let Some(header) = self.records.first_header(piece) else {
+            return self.wire.feed(piece);
+        };
+        let missing = HEADER - self.records.header_len();
+        if piece.len() < missing {
+            return Ok(piece.len());
+        }
+        self.wire.feed(&header)?;
+        Ok(missing + self.wire.feed(&piece[missing..])?)
+    }
+
+    /// What an error of the library means here, and whether the first record is its reason.
+    fn refused(&mut self, error: rustls::Error, is_first: bool) -> TlsError {
+        let is_no_record = matches!(error, rustls::Error::InvalidMessage(_))
+            && is_no_record(self.records.header());
         let mut error = TlsError::from(error);
-        if self.records.is_first() && is_no_record {
+        if is_first && is_no_record {
             error = TlsError::NotTls { looks_like: looks_like(self.records.header()) };
         } else if let TlsError::Certificate { certificate, .. } = &mut error {
             *certificate = verifier::take_refused().map(Box::new);
@@ -327,7 +391,9 @@ impl Session {
         self.check()?;
         match self.state() {
             SessionState::PeerClosed => Ok(()),
-            SessionState::Handshaking => Err(self.fail(TlsError::HandshakeCut)),
+            SessionState::Handshaking | SessionState::Asked => {
+                Err(self.fail(TlsError::HandshakeCut))
+            }
             _ => Err(self.fail(TlsError::Truncated)),
         }
     }
@@ -345,6 +411,8 @@ impl Session {
             SessionState::Failed
         } else if self.wire.has_peer_closed() {
             SessionState::PeerClosed
+        } else if self.wire.is_asked() {
+            SessionState::Asked
         } else if self.wire.is_handshaking() {
             SessionState::Handshaking
         } else {
@@ -372,8 +440,8 @@ impl Session {
         self.wire.alpn()
     }
 
-    /// The name of a server that the client has asked for (SNI), in lower case. A client's own
-    /// session has none.
+    /// The name of a server that the client has asked for (SNI), in lower case, once the hello has
+    /// come. A client's own session has none.
     pub fn server_name(&self) -> Option<&str> {
         self.wire.server_name()
     }
@@ -420,6 +488,11 @@ impl fmt::Debug for Session {
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a record of no version of TLS begins so: with its kind, and 3 for the version.
+fn is_no_record(first: &[u8; HEADER]) -> bool {
+    !(20..=24).contains(&first[0]) || first[1] != 3
 }
 
 /// What the first bytes of a peer that does not speak TLS look like.
