@@ -8,7 +8,7 @@ use crate::engine::events::Pending;
 use crate::handles::threads::Rest;
 use crate::log::LogEvent;
 use crate::parts::moves::{Move, Moved, Pack, Parts};
-use crate::parts::table::{CONNECTING, ENDED, HELD, MOST, PAUSED, WOKEN};
+use crate::parts::table::{CONNECTING, ENDED, HELD, PAUSED, WOKEN};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -145,14 +145,14 @@ impl<S> Engine<S> {
         state: S,
     ) -> Result<Id, S> {
         let Parts { from, handle, undelivered, ended } = moved;
-        if self.table.len >= MOST as usize {
+        if !self.table.has_room() {
             self.count_load(-1);
             return Err(state);
         }
         let source = watcher.attach(handle).unwrap_or(Source::NONE);
         let flags = if ended { ENDED } else { 0 };
         let Some(id) = self.table.insert(source, flags, Some(state)) else {
-            unreachable!("there are fewer than 2^24")
+            unreachable!("there is room")
         };
         if !undelivered.is_empty() {
             self.table.place_mut(id.index()).flags |= HELD;

@@ -225,7 +225,8 @@ impl Link {
 
     /// How many bytes of output wait, those that the loop has not taken yet included.
     fn waiting(&self) -> usize {
-        self.remote.loops.first().map_or(0, |shared| shared.heads.charged(self.id))
+        let shared = self.remote.loops.first();
+        shared.and_then(|shared| shared.heads.charged_to(self.id)).unwrap_or(0)
     }
 
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {

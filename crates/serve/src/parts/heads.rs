@@ -15,8 +15,8 @@ pub(crate) struct Head {
     /// The number of the connection that has the place; 0 if it is vacant.
     pub(crate) number: AtomicU64,
     /// Bytes that count against the connection's cap: those that wait in the loop, and those that
-    /// other threads have queued. Each party subtracts what it has added, so a charge that outlives
-    /// its connection counts for the next one only until its party subtracts it.
+    /// other threads have queued. Each party subtracts what it has added. A charge can outlive its
+    /// connection. So the next one gets the place only when nothing is charged.
     pub(crate) charged: AtomicU32,
     /// When it was opened, in tenths of a second since the first connection. (It fills the place up
     /// to a multiple of 8 bytes.)
@@ -28,7 +28,8 @@ pub(crate) struct Head {
 pub(crate) struct Heads(pub(crate) Arc<RwLock<Vec<Arc<[Head; CHUNK]>>>>);
 
 impl Heads {
-    /// Charges `bytes` to a connection, unless its charge would exceed `cap`.
+    /// Charges `bytes` to a connection, unless its charge would exceed `cap`. The lock is held over
+    /// both steps: the table waits for it before another connection gets the place.
     pub(crate) fn charge(&self, id: Id, bytes: u32, cap: u32) -> Result<(), Refusal> {
         self.with(id.index, |head| {
             if head.number.load(Ordering::Acquire) != id.number {

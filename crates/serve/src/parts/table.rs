@@ -235,6 +235,8 @@ pub(crate) struct Table<S> {
     look_from: usize,
     /// The first vacant place.
     pub(crate) vacant: u32,
+    /// The first place whose connection has gone since `vacant` was empty.
+    left: u32,
     pub(crate) len: usize,
     /// The number of the next connection.
     pub(crate) next: u64,
@@ -267,6 +269,7 @@ impl<S> Table<S> {
             holders: std::array::from_fn(|_| Vec::new()),
             look_from: 0,
             vacant: NIL,
+            left: NIL,
             len: 0,
             next: 1 << LOOP_BITS | loop_index as u64,
             start: None,
@@ -301,8 +304,8 @@ impl<S> Table<S> {
 
     /// A place for a connection; `None` if there are too many. One in its handshake has no state.
     pub(crate) fn insert(&mut self, source: Source, flags: u16, state: Option<S>) -> Option<Id> {
-        if self.vacant == NIL {
-            self.grow()?;
+        if !self.has_room() {
+            return None;
         }
         let (index, number) = (self.vacant, self.next);
         let place = self.place_mut(index);
@@ -323,11 +326,41 @@ impl<S> Table<S> {
         Some(Id { number, index })
     }
 
+    /// Whether there is a place for one more connection.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.vacant != NIL || self.make_room()
+    }
+
     #[cold]
-    pub(crate) fn grow(&mut self) -> Option<()> {
+    fn make_room(&mut self) -> bool {
+        if self.left != NIL {
+            self.vacate_left();
+        }
+        self.vacant != NIL || self.grow()
+    }
+
+    /// Vacates the places of connections that have gone, except those that still have a charge. It
+    /// would count for the next connection: against its cap, and without a wake for its stream when
+    /// the charge goes.
+    fn vacate_left(&mut self) {
+        // A thread looks at the number and charges under this lock. One that has found the old
+        // number has charged now.
+        drop(self.shared.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let mut next = std::mem::replace(&mut self.left, NIL);
+        while next != NIL {
+            let index = next;
+            let is_charged = self.head(index).charged.load(Ordering::Relaxed) > 0;
+            let list = if is_charged { &mut self.left } else { &mut self.vacant };
+            let first = std::mem::replace(list, index);
+            next = std::mem::replace(&mut self.place_mut(index).active, first);
+        }
+    }
+
+    fn grow(&mut self) -> bool {
         let first = (self.chunks.len() * CHUNK) as u32;
         if first >= MOST {
-            return None;
+            return false;
         }
         let last = first + CHUNK as u32 - 1;
         let place = |index| Place {
@@ -342,18 +375,18 @@ impl<S> Table<S> {
         self.chunks.push(Chunk { heads: Arc::clone(&heads), places });
         self.shared.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()).push(heads);
         self.vacant = first;
-        Some(())
+        true
     }
 
-    /// Vacates a place. The caller has released its active part.
+    /// A connection goes. The caller has released its active part.
     pub(crate) fn remove(&mut self, index: u32) -> Option<S> {
-        let vacant = self.vacant;
+        let left = self.left;
         let place = self.place_mut(index);
         debug_assert_eq!(place.active, NIL, "its active part or its session is gone before");
         let state = place.state.take();
-        (place.source, place.active, place.flags) = (Source::NONE, vacant, 0);
+        (place.source, place.active, place.flags) = (Source::NONE, left, 0);
         place.stage = Stage::Ended;
-        self.vacant = index;
+        self.left = index;
         self.head(index).number.store(0, Ordering::Release);
         self.len -= 1;
         state
@@ -652,13 +685,85 @@ mod tests {
         assert_eq!(table.remove(a.index()), Some("a"));
         assert!(table.get(a).is_none() && !table.heads().contains(a));
         let c = table.insert(Source::NONE, 0, Some("c")).unwrap();
-        assert!(c > b && c.index() == a.index());
-        assert!(table.get(a).is_none());
-        assert_eq!(table.iter().collect::<Vec<_>>(), [c, b]);
+        assert!(c > b && table.get(a).is_none());
+        assert_eq!(table.iter().collect::<Vec<_>>(), [b, c]);
         for _ in 0..1000 {
             table.insert(Source::NONE, 0, Some("more")).unwrap();
         }
         assert_eq!(table.len, 1002);
+    }
+
+    /// The charge of a thread counted for the next connection.
+    #[test]
+    fn a_place_is_vacant_only_without_a_charge() {
+        let mut table = Table::new(0);
+        let ids: Vec<_> =
+            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
+        let heads = table.heads();
+        heads.charge(ids[7], 60, 100).unwrap();
+        for id in &ids {
+            table.remove(id.index());
+        }
+        let more: Vec<_> =
+            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
+        assert!(more.iter().all(|id| id.index() != ids[7].index()), "it is another one's charge");
+        assert_eq!(table.chunks.len(), 2, "only one place was missing");
+        heads.discharge(ids[7], 60);
+        let last = (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap());
+        assert_eq!(last.filter(|id| id.index() == ids[7].index()).count(), 1);
+    }
+
+    /// A table grows only if all its places are taken.
+    #[test]
+    fn places_are_used_again() {
+        let mut table = Table::new(0);
+        for _ in 0..10 * CHUNK {
+            let id = table.insert(Source::NONE, 0, Some(())).unwrap();
+            table.remove(id.index());
+        }
+        assert_eq!(table.chunks.len(), 1);
+    }
+
+    /// A thread finds the number, the place goes to another connection, and then the thread charges.
+    #[test]
+    fn no_thread_charges_the_next_connection() {
+        use std::sync::atomic::{AtomicU32, AtomicU64};
+        const OVER: u64 = u64::MAX;
+        let mut table = Table::new(0);
+        let heads = table.heads();
+        let (number, index) = (AtomicU64::new(0), AtomicU32::new(0));
+        let (charges, wrong) = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let (mut charges, mut wrong) = (0, 0);
+                loop {
+                    let number = number.load(Ordering::Acquire);
+                    if number == OVER {
+                        break (charges, wrong);
+                    }
+                    let id = Id { number, index: index.load(Ordering::Relaxed) };
+                    if number != 0 && heads.charge(id, 1, 1).is_ok() {
+                        let now = heads.with(id.index, |head| head.number.load(Ordering::Acquire));
+                        charges += 1;
+                        wrong += u32::from(now != Some(number) && now != Some(0));
+                        heads.discharge(id, 1);
+                    }
+                }
+            });
+            for _ in 0..200_000 {
+                let id = table.insert(Source::NONE, 0, Some(())).unwrap();
+                index.store(id.index(), Ordering::Relaxed);
+                number.store(id.number, Ordering::Release);
+                // All others are taken, so that the place is used again at once.
+                while table.vacant != NIL {
+                    table.insert(Source::NONE, 0, Some(())).unwrap();
+                }
+                table.remove(id.index());
+            }
+            number.store(OVER, Ordering::Release);
+            thread.join().unwrap()
+        });
+        println!("{charges} charges");
+        assert_eq!(wrong, 0);
     }
 
     #[test]
