@@ -80,6 +80,7 @@ const SERVE: Floors = Floors {
                 "parts::jobs",
                 "parts::side",
                 "parts::moves",
+                "parts::trim",
                 "parts::kept",
                 "parts::pressure",
                 "parts::heads",

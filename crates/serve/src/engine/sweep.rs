@@ -9,8 +9,9 @@ use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SWEEP};
 use crate::log::LogEvent;
 use crate::parts::table::{
-    Active, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, THROTTLED, trim, trim_queue,
+    Active, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, THROTTLED,
 };
+use crate::parts::trim::{trim, trim_queue};
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 

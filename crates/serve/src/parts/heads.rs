@@ -75,3 +75,102 @@ impl Heads {
         Some(look(&chunk[index as usize % CHUNK]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass::Source;
+
+    use super::*;
+    use crate::parts::table::{NIL, Place, Table};
+
+    #[test]
+    fn an_idle_connection_takes_32_bytes() {
+        assert_eq!(size_of::<Place<()>>() + size_of::<Head>(), 32);
+    }
+
+    /// A table grows only if all its places are taken.
+    #[test]
+    fn places_are_used_again() {
+        let mut table = Table::new(0);
+        for _ in 0..10 * CHUNK {
+            let id = table.insert(Source::NONE, 0, Some(())).unwrap();
+            table.remove(id.index());
+        }
+        assert_eq!(table.chunks.len(), 1);
+    }
+
+    #[test]
+    fn charges_have_a_cap() {
+        let mut table = Table::new(0);
+        let id = table.insert(Source::NONE, 0, Some(())).unwrap();
+        let heads = table.heads();
+        assert_eq!(heads.charge(id, 60, 100), Ok(()));
+        assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));
+        assert_eq!(heads.charge(id, 40, 100), Ok(()));
+        heads.discharge(id, 60);
+        assert_eq!(table.look(id.index()).1, 40);
+        table.remove(id.index());
+        assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
+    }
+
+    /// The charge of a thread counted for the next connection.
+    #[test]
+    fn a_place_is_vacant_only_without_a_charge() {
+        let mut table = Table::new(0);
+        let ids: Vec<_> =
+            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
+        let heads = table.heads();
+        heads.charge(ids[7], 60, 100).unwrap();
+        for id in &ids {
+            table.remove(id.index());
+        }
+        let more: Vec<_> =
+            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
+        assert!(more.iter().all(|id| id.index() != ids[7].index()), "it is another one's charge");
+        assert_eq!(table.chunks.len(), 2, "only one place was missing");
+        heads.discharge(ids[7], 60);
+        let last = (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap());
+        assert_eq!(last.filter(|id| id.index() == ids[7].index()).count(), 1);
+    }
+
+    /// A thread finds the number, the place goes to another connection, and the thread charges.
+    #[test]
+    fn no_thread_charges_the_next_connection() {
+        const OVER: u64 = u64::MAX;
+        let mut table = Table::new(0);
+        let heads = table.heads();
+        let (number, index) = (AtomicU64::new(0), AtomicU32::new(0));
+        let (charges, wrong) = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let (mut charges, mut wrong) = (0, 0);
+                loop {
+                    let number = number.load(Ordering::Acquire);
+                    if number == OVER {
+                        break (charges, wrong);
+                    }
+                    let id = Id { number, index: index.load(Ordering::Relaxed) };
+                    if number != 0 && heads.charge(id, 1, 1).is_ok() {
+                        let now = heads.with(id.index, |head| head.number.load(Ordering::Acquire));
+                        charges += 1;
+                        wrong += u32::from(now != Some(number) && now != Some(0));
+                        heads.discharge(id, 1);
+                    }
+                }
+            });
+            for _ in 0..200_000 {
+                let id = table.insert(Source::NONE, 0, Some(())).unwrap();
+                index.store(id.index(), Ordering::Relaxed);
+                number.store(id.number, Ordering::Release);
+                // All others are taken, so that the place is used again at once.
+                while table.vacant != NIL {
+                    table.insert(Source::NONE, 0, Some(())).unwrap();
+                }
+                table.remove(id.index());
+            }
+            number.store(OVER, Ordering::Release);
+            thread.join().unwrap()
+        });
+        println!("{charges} charges");
+        assert_eq!(wrong, 0);
+    }
+}

@@ -15,4 +15,5 @@ pub(crate) mod sessions;
 pub(crate) mod side;
 pub(crate) mod table;
 pub(crate) mod transport;
+pub(crate) mod trim;
 pub(crate) mod writer;

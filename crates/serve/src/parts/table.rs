@@ -11,6 +11,7 @@ use crate::parts::files::Files;
 use crate::parts::heads::{CHUNK, Head, Heads};
 use crate::parts::kept::KeptInput;
 use crate::parts::side::StreamSide;
+use crate::parts::trim::trim;
 use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::{Id, LOOP_BITS};
@@ -624,19 +625,6 @@ impl<S> Table<S> {
     }
 }
 
-/// Gives the memory of a list back that was much longer once.
-pub(crate) fn trim<T>(list: &mut Vec<T>) {
-    if list.capacity() > 4 * list.len() + 256 {
-        list.shrink_to(2 * list.len());
-    }
-}
-
-pub(crate) fn trim_queue<T>(list: &mut VecDeque<T>) {
-    if list.capacity() > 4 * list.len() + 256 {
-        list.shrink_to(2 * list.len());
-    }
-}
-
 /// The number of bits of a charge.
 fn class(charged: u32) -> usize {
     (u32::BITS - charged.leading_zeros()) as usize
@@ -669,12 +657,6 @@ impl Active {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::refused::Refusal;
-
-    #[test]
-    fn an_idle_connection_takes_32_bytes() {
-        assert_eq!(size_of::<Place<()>>() + size_of::<Head>(), 32);
-    }
 
     #[test]
     fn ids_increase_and_stale_ones_find_nothing() {
@@ -691,93 +673,6 @@ mod tests {
             table.insert(Source::NONE, 0, Some("more")).unwrap();
         }
         assert_eq!(table.len, 1002);
-    }
-
-    /// The charge of a thread counted for the next connection.
-    #[test]
-    fn a_place_is_vacant_only_without_a_charge() {
-        let mut table = Table::new(0);
-        let ids: Vec<_> =
-            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
-        let heads = table.heads();
-        heads.charge(ids[7], 60, 100).unwrap();
-        for id in &ids {
-            table.remove(id.index());
-        }
-        let more: Vec<_> =
-            (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap()).collect();
-        assert!(more.iter().all(|id| id.index() != ids[7].index()), "it is another one's charge");
-        assert_eq!(table.chunks.len(), 2, "only one place was missing");
-        heads.discharge(ids[7], 60);
-        let last = (0..CHUNK).map(|_| table.insert(Source::NONE, 0, Some(())).unwrap());
-        assert_eq!(last.filter(|id| id.index() == ids[7].index()).count(), 1);
-    }
-
-    /// A table grows only if all its places are taken.
-    #[test]
-    fn places_are_used_again() {
-        let mut table = Table::new(0);
-        for _ in 0..10 * CHUNK {
-            let id = table.insert(Source::NONE, 0, Some(())).unwrap();
-            table.remove(id.index());
-        }
-        assert_eq!(table.chunks.len(), 1);
-    }
-
-    /// A thread finds the number, the place goes to another connection, and then the thread charges.
-    #[test]
-    fn no_thread_charges_the_next_connection() {
-        use std::sync::atomic::{AtomicU32, AtomicU64};
-        const OVER: u64 = u64::MAX;
-        let mut table = Table::new(0);
-        let heads = table.heads();
-        let (number, index) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (charges, wrong) = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let (mut charges, mut wrong) = (0, 0);
-                loop {
-                    let number = number.load(Ordering::Acquire);
-                    if number == OVER {
-                        break (charges, wrong);
-                    }
-                    let id = Id { number, index: index.load(Ordering::Relaxed) };
-                    if number != 0 && heads.charge(id, 1, 1).is_ok() {
-                        let now = heads.with(id.index, |head| head.number.load(Ordering::Acquire));
-                        charges += 1;
-                        wrong += u32::from(now != Some(number) && now != Some(0));
-                        heads.discharge(id, 1);
-                    }
-                }
-            });
-            for _ in 0..200_000 {
-                let id = table.insert(Source::NONE, 0, Some(())).unwrap();
-                index.store(id.index(), Ordering::Relaxed);
-                number.store(id.number, Ordering::Release);
-                // All others are taken, so that the place is used again at once.
-                while table.vacant != NIL {
-                    table.insert(Source::NONE, 0, Some(())).unwrap();
-                }
-                table.remove(id.index());
-            }
-            number.store(OVER, Ordering::Release);
-            thread.join().unwrap()
-        });
-        println!("{charges} charges");
-        assert_eq!(wrong, 0);
-    }
-
-    #[test]
-    fn charges_have_a_cap() {
-        let mut table = Table::new(0);
-        let id = table.insert(Source::NONE, 0, Some(())).unwrap();
-        let heads = table.heads();
-        assert_eq!(heads.charge(id, 60, 100), Ok(()));
-        assert_eq!(heads.charge(id, 41, 100), Err(Refusal::Cap));
-        assert_eq!(heads.charge(id, 40, 100), Ok(()));
-        heads.discharge(id, 60);
-        assert_eq!(table.look(id.index()).1, 40);
-        table.remove(id.index());
-        assert_eq!(heads.charge(id, 1, 100), Err(Refusal::Stale));
     }
 
     /// The last ones of a long list were looked at, each time the same.
