@@ -71,6 +71,7 @@ const SERVE: Floors = Floors {
         (
             "parts",
             &[
+                "parts::trim",
                 "parts::proxy",
                 "parts::transport",
                 "parts::files",
@@ -80,7 +81,6 @@ const SERVE: Floors = Floors {
                 "parts::jobs",
                 "parts::side",
                 "parts::moves",
-                "parts::trim",
                 "parts::kept",
                 "parts::pressure",
                 "parts::heads",

@@ -13,6 +13,7 @@ use crate::parts::heads::Heads;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::transport::Accepted;
+use crate::parts::trim::{excess, trim};
 use crate::words::id::Id;
 
 /// What becomes a connection.
@@ -118,6 +119,18 @@ const MOST_ACCEPTED: usize = 64;
 
 /// The size of an entry in the queue, besides the bytes of a write or the value of a message.
 pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
+
+impl Inbox {
+    /// Gives memory back that a burst has left.
+    pub(crate) fn trim(&mut self) {
+        trim(&mut self.commands);
+        for numbers in [&mut self.waking, &mut self.closing] {
+            if let Some(capacity) = excess(numbers.capacity(), numbers.len()) {
+                numbers.shrink_to(capacity);
+            }
+        }
+    }
+}
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {

@@ -111,11 +111,23 @@ impl<S> Engine<S> {
         trim(&mut self.work.dirty);
         trim(&mut self.work.fresh);
         trim(&mut self.memory.throttled);
+        trim(&mut self.memory.keepers);
+        trim(&mut self.memory.waiters);
         trim(&mut self.told.woken);
         trim(&mut self.work.wanted);
         trim_queue(&mut self.told.queue);
         trim_queue(&mut self.told.pending);
         trim_queue(&mut self.told.gone);
+        self.clocks.deadlines.trim();
+        self.clocks.allowances.trim();
+        self.jobs.trim();
+        self.udp.sessions.trim();
+        trim(&mut self.udp.datagrams.outbox);
+        trim(&mut self.leaving.moves);
+        trim_queue(&mut self.outside.arrivals);
+        if let Some(shared) = &self.outside.shared {
+            shared.lock().trim();
+        }
     }
 
     /// Ends a connection that has used up its time.

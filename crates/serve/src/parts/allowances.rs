@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use windlass::Ticket;
 
+use crate::parts::trim::trim;
 use crate::words::id::Id;
 
 /// What a peer has left of its time.
@@ -96,6 +97,11 @@ impl Allowances {
 
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Gives memory back that a burst has left.
+    pub(crate) fn trim(&mut self) {
+        trim(&mut self.list);
     }
 
     /// The time until the next look; `None` without a connection.

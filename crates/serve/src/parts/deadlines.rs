@@ -7,6 +7,7 @@ use std::time::Instant;
 use windlass::Ticket;
 use windlass::driver::Deadline;
 
+use crate::parts::trim::{excess, trim_map};
 use crate::words::id::Id;
 
 /// The two deadlines of a connection. Of two at the same time, the first one is the cause.
@@ -76,12 +77,25 @@ impl Deadlines {
         }
         slot.queued = Some(at);
         self.heap.push(Reverse((at, id, kind)));
+        self.clean();
+    }
+
+    /// Empties the heap of those that stand for deadlines that are gone or have moved, if most do.
+    fn clean(&mut self) {
         if self.heap.len() > 4 * self.of.len() + 64 {
-            // Most of them stand for deadlines that are gone or have moved.
             let of = &self.of;
             self.heap.retain(|Reverse((at, id, kind))| {
                 of.get(id).is_some_and(|times| times.0[*kind as usize].queued == Some(*at))
             });
+        }
+    }
+
+    /// Gives memory back that a burst has left.
+    pub(crate) fn trim(&mut self) {
+        self.clean();
+        trim_map(&mut self.of);
+        if let Some(capacity) = excess(self.heap.capacity(), self.heap.len()) {
+            self.heap.shrink_to(capacity);
         }
     }
 

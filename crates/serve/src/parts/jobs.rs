@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use windlass::{Done, Error, ErrorKind, Message, Op, Ticket};
 
+use crate::parts::trim::{trim_map, trim_places, trim_queue};
 use crate::words::id::Id;
 use crate::words::job::JobError;
 
@@ -152,5 +153,12 @@ impl<T> JobTable<T> {
             self.of.remove(&queue.id);
             self.vacant.push(slot);
         }
+    }
+
+    /// Gives memory back that a burst has left.
+    pub(crate) fn trim(&mut self) {
+        trim_places(&mut self.queues, &mut self.vacant);
+        trim_map(&mut self.of);
+        trim_queue(&mut self.listed);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use windlass::{Address, Buf, Ticket};
 
 use crate::parts::table::NIL;
+use crate::parts::trim::{trim, trim_map, trim_places, trim_queue};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
@@ -176,6 +177,19 @@ impl Sessions {
         match after {
             NIL => self.last = before,
             after => self.get(after).before = before,
+        }
+    }
+
+    /// Gives memory back that a burst has left.
+    pub(crate) fn trim(&mut self) {
+        trim_places(&mut self.all, &mut self.vacant);
+        trim_map(&mut self.by_peer);
+        trim_queue(&mut self.outbox);
+        if self.vacant_sends.len() == self.in_flight.len() {
+            self.vacant_sends.clear();
+            self.in_flight.clear();
+            trim(&mut self.vacant_sends);
+            trim(&mut self.in_flight);
         }
     }
 
