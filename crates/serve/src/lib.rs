@@ -77,29 +77,33 @@
 //!   the bytes of all writes that were taken, in their order. A peer gets an end of file only if
 //!   the system has all of them. If some are given up, for whatever cause, it gets a reset.
 //! - **P3 flush before the end.** A close, a half-close, a detach, a move and a shutdown send what
-//!   was written before, jobs and files included. One that makes progress is never cut, except by
-//!   the limit of a shutdown. A move that makes none is called off.
+//!   was written before, with its files. All but the half-close wait for jobs, too.
+//!   [`Limits::close`] cuts none that makes progress, except in a shutdown. A move that makes none
+//!   is called off.
 //! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting, the
 //!   header of a proxy, open, half-closed, leaving, closing, lingering, failing. No limit ends a
-//!   connection early. One is late by at most a sixteenth of the limit, or by 100 ms if that is
+//!   connection early. It is late by at most a sixteenth of its time, or by 100 ms if that is
 //!   longer.
 //! - **P5 memory.** Waiting output stays below the sum of [`Limits::memory`] and 4 KiB for each
-//!   connection. For memory, a server stops the reads of, or closes, only connections above their
-//!   [share](Budget). An open connection that holds nothing is always served.
-//! - **P6 work.** A flush does a bounded amount of work: what has arrived, 1024 looks at stalled
-//!   connections, 1024 at deadlines, and one look at each connection that has stopped reading,
-//!   whose input the program keeps, or whose stream waits for memory. A wake that a callback causes
-//!   comes after the flush. Each flush of a loop closes at most 64 connections for memory. A turn
-//!   of a server has at most 16 flushes.
-//! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection.
-//!   Nor does a program that keeps every buffer.
+//!   connection. A lack of memory stops the reads of a connection, or closes it, only if it is
+//!   above its [share](Budget). An open connection that holds nothing is always served.
+//! - **P6 work.** A flush does a bounded amount of work. It takes what has arrived. It looks at
+//!   1024 connections at most for each of these: stalled output, deadlines, [`Engine::limit`],
+//!   silent UDP sessions. It looks once at each connection that has stopped reading, whose input
+//!   the program keeps, or whose stream waits for memory. It closes at most 64 connections for
+//!   memory. A wake that a callback causes comes after the flush. A turn of a server has at most 16
+//!   flushes.
+//! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection. A
+//!   program that keeps every buffer holds up none, either.
 //! - **P8 panics.** A panic of a callback ends its connection with [`Cause::Panicked`], and nothing
 //!   else. No event is delivered twice, and ticks go on.
 //! - **P9 other threads.** Calls of one thread take effect in their order, in the next turn of the
-//!   connection's loop. None is lost without a counter or an error, and no wake is missed, also if
+//!   connection's loop. None is lost without a counter or an error, and no wake is missed, even if
 //!   queues are full.
-//! - **P10 shutdown.** It ends within [`Limits::close`] and [`Limits::linger`] (and the
-//!   [grace](Server::grace)), and its [`Report`](report::Report) names what could not be sent.
+//! - **P10 shutdown.** It ends within the [grace](Server::grace), [`Limits::close`] and
+//!   [`Limits::linger`] together. [Jobs that must run](Conn::must_execute) have `Limits::close`
+//!   more. A callback that blocks delays it. Its [`Report`](report::Report) names what could not be
+//!   sent.
 #![forbid(unsafe_code)]
 
 #[doc = include_str!("../docs/coming-from-nbio.md")]

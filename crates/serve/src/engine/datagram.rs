@@ -136,8 +136,8 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: no datagram socket has this number, or it is closed.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for this
     ///   socket, with 128 more for each datagram.
-    /// - [`Refusal::Memory`]: more than [`Limits::memory`](crate::Limits::memory) bytes would wait
-    ///   in the whole server.
+    /// - [`Refusal::Memory`]: more than three quarters of
+    ///   [`Limits::memory`](crate::Limits::memory) would be in use.
     pub fn send_to(
         &mut self,
         listener: usize,

@@ -34,12 +34,15 @@ impl<S> Engine<S> {
     /// program can then still move the deadline.
     ///
     /// The deadline also holds while the connection connects, and while it is paused. It is removed
-    /// when the connection closes or detaches, and when the peer has shut down its output.
+    /// when the connection closes or detaches, and when the peer has shut down its output. A
+    /// [`Deadline::After`] that the clock cannot reach is none.
     ///
     /// A connection that [moves](crate::Conn::move_to_loop) to a loop leaves its deadlines behind.
     ///
     /// [`Limits::idle`](crate::Limits::idle) ends connections without bytes in either direction,
-    /// and costs less for many connections.
+    /// and costs less for many connections. [`Conn::set_read_deadline`] has an example.
+    ///
+    /// [`Conn::set_read_deadline`]: crate::Conn::set_read_deadline
     pub fn set_read_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         self.set_deadline_of(id, Kind::Read, deadline.into())
     }

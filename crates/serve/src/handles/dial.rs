@@ -73,8 +73,8 @@ impl Remote {
     /// # Errors
     /// The state comes back if `S` is not the type of the server's states, if the server shuts down
     /// (an engine without a server takes connects again after a [shutdown](Remote::shutdown)), or
-    /// if more than [`Limits::memory`](crate::Limits::memory) bytes would wait in it: the request
-    /// counts with its addresses and its state, until its loop takes it.
+    /// if more than three quarters of [`Limits::memory`](crate::Limits::memory) would be in use.
+    /// Until its loop takes it, the request counts with its addresses and its state.
     ///
     /// [`Handler::opened`]: crate::Handler::opened
     /// [`Handler::closed`]: crate::Handler::closed

@@ -110,8 +110,10 @@ impl Remote {
     /// flush, or before the connection has opened.
     ///
     /// The number may be too high, because the kernel may have taken bytes since the loop last
-    /// looked. The loop looks when it sends, when the last byte is sent, and at least every
-    /// sixteenth of the shortest limit of time: 625 ms with the default [`Limits`](crate::Limits).
+    /// looked. The loop looks when it sends, when the last byte is sent, and every sixteenth of the
+    /// shortest of [`Limits::idle`](crate::Limits::idle),
+    /// [`write_stall`](crate::Limits::write_stall), [`close`](crate::Limits::close) and the idle
+    /// times that the program sets: 625 ms by default, 100 ms at least.
     ///
     /// ```
     /// use windlass_serve::{Id, Remote};
@@ -193,7 +195,7 @@ impl Remote {
         refused(message, Refusal::Stale)
     }
 
-    /// Closes a connection when its output is out, as [`Engine::close`]. False for a stale id.
+    /// Closes a connection after its output is sent, as [`Engine::close`]. False for a stale id.
     pub fn close(&self, id: Id) -> bool {
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return false };
@@ -277,6 +279,8 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
+    /// Gives this server a connection for which another one has no room: to a thread, or to the
+    /// loop with the fewest connections. It comes back if there is no room here, either.
     pub(crate) fn pass_to(&self, mut accepted: Accepted) -> Result<(), Accepted> {
         accepted.is_passed_on = true;
         if let Some(threads) = &self.threads {

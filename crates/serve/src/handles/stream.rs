@@ -31,11 +31,11 @@ use crate::words::refused::Refusal;
 /// The most bytes of one write.
 pub(crate) const MOST_WRITTEN: usize = 64 << 10;
 
-/// The smallest part of a write that is tried, in bytes.
+/// A part of this many bytes or less is not halved, if the memory has no room for it.
 const LEAST_PART: usize = 1 << 10;
 
-/// Memory for input that a stream may keep while it has none.
-pub(crate) const KEPT: usize = 64 << 10;
+/// The most memory, in bytes, that an empty input of a stream keeps for its next bytes.
+const EMPTY_CAPACITY: usize = 64 << 10;
 
 /// A connection as a value: a non-blocking [`Read`] and [`Write`] that threads share.
 ///
@@ -50,9 +50,9 @@ pub(crate) const KEPT: usize = 64 << 10;
 ///   also come in vain. The waker runs on the thread of the loop, and must not block. A panic of it
 ///   is caught.
 /// - A write finds no room while more than [`Limits::high`] bytes of output wait, and finds some
-///   again at [`Limits::low`] bytes. At most 64 KiB are written at once, and about half of
-///   [`Limits::memory`] if that is less. They are charged to [`Limits::cap`] and
-///   [`Limits::memory`], as by [`Remote::write`]. A write above either limit finds no room.
+///   again at [`Limits::low`] bytes. At most 64 KiB are written at once, and less with a
+///   [`Limits::cap`] or three quarters of [`Limits::memory`] below that. They are charged to both
+///   limits, as by [`Remote::write`]. A write above either limit finds no room.
 /// - A [file](crate::Engine::send_file) of the connection stands among the writes that have come
 ///   to the loop.
 /// - If the program does not read, the connection stops reading once more than [`Limits::high`]
@@ -249,7 +249,7 @@ impl Link {
 
     /// Lets the connection read again if little input waits.
     pub(crate) fn after_read(&self, mut state: MutexGuard<'_, State>) {
-        if state.input.is_empty() && state.input.capacity() > KEPT {
+        if state.input.is_empty() && state.input.capacity() > EMPTY_CAPACITY {
             state.input = VecDeque::new();
         }
         if state.paused && state.input.len() <= self.low {
@@ -465,7 +465,7 @@ impl Stream {
         self.set_deadlines([Some(deadline.into()); 2])
     }
 
-    /// Ends the connection with [`Cause::ReadTimeout`] at a time, or some time after its loop has
+    /// Ends the connection with [`Cause::ReadTimeout`] at a time, or at a time after its loop has
     /// heard of it: see [`Engine::set_read_deadline`]. Bytes that wait can still be read. Then
     /// reads and writes fail with `TimedOut`. `None` takes the deadline away.
     ///
@@ -489,7 +489,7 @@ impl Stream {
         self.set_deadlines([Some(deadline.into()), None])
     }
 
-    /// Ends the connection with [`Cause::WriteTimeout`] at a time, or some time after its loop has
+    /// Ends the connection with [`Cause::WriteTimeout`] at a time, or at a time after its loop has
     /// heard of it, unless its output is sent by then: see [`Engine::set_write_deadline`].
     ///
     /// # Errors

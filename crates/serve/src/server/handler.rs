@@ -113,17 +113,19 @@ pub trait Handler: Sized {
     }
 
     /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
-    /// of its turn. Now it is at or below the [low](crate::Limits::low) mark.
+    /// of its turn, or [`Limits::files`](crate::Limits::files) files waited. Now the output is at
+    /// or below the [low](crate::Limits::low) mark, and at most half as many files wait. So this
+    /// follows after each time that the connection [was full](Conn::is_full).
     ///
     /// This is not called for a connection that closes. So a program that makes its answer here
     /// turns [`close_on_eof`](crate::Config::close_on_eof) off. Otherwise a peer that ends its side
-    /// closes the connection, and gets a clean end behind a part of the answer.
+    /// closes the connection, and gets an end of file after a part of the answer.
     fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         Action::None
     }
 
-    /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`] or
-    /// [`Cause::TooSlow`], which [`Conn::limit`] sets. The default ends it with this cause: bytes
+    /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`], or
+    /// [`Cause::TooSlow`] for that of [`Conn::limit`]. The default ends it with this cause: bytes
     /// that wait are lost. Otherwise it goes on: see [`Event::LimitReached`].
     ///
     /// [`Event::LimitReached`]: crate::Event::LimitReached
@@ -150,13 +152,13 @@ pub trait Handler: Sized {
         Action::None
     }
 
-    /// A listener of [`Remote::add_listener`] serves, with this number, or could not be added.
+    /// A listener of [`Remote::add_listener`] serves, with this number, or could not be added: the
+    /// errors are those of [`Engine::add_listener`].
     fn listener_added(
         &mut self,
         server: &mut Context<'_, Self::State>,
-        added: std::io::Result<usize>,
+        added: io::Result<usize>,
     ) -> Action {
-        let _ = (server, added);
         Action::None
     }
 
@@ -291,7 +293,7 @@ impl<S> Conn<'_, S> {
         self.engine.id_at(self.index)
     }
 
-    /// The program's state.
+    /// The program's state of the connection.
     #[inline]
     pub fn state(&mut self) -> &mut S {
         self.engine.state_at(self.index).expect("a connection in a callback has a state")
@@ -300,10 +302,14 @@ impl<S> Conn<'_, S> {
     /// Writes `data`. All bytes that are written in a turn leave as one write. For a session, each
     /// write is one datagram.
     ///
-    /// False if the connection takes no more output, because it closes, detaches or has shut down
-    /// its output. False also if more than [`Limits::cap`](crate::Limits::cap) bytes would wait for
-    /// it. Then the connection ends with [`Cause::Overflow`]. False for a session, without an end,
-    /// if more than [`Limits::memory`](crate::Limits::memory) bytes would wait in the whole server.
+    /// False if the data was not taken:
+    ///
+    /// - The connection takes no more output, because it closes, detaches or has shut down its
+    ///   output.
+    /// - More than [`Limits::cap`](crate::Limits::cap) bytes would wait for it. Then it ends with
+    ///   [`Cause::Overflow`].
+    /// - The server has no [memory](crate::Refusal::Memory) for it. Then it ends with
+    ///   [`Cause::Shed`]. A session goes on.
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
         match self.engine.write_at(self.index, data.into()) {
@@ -635,8 +641,8 @@ impl<S> Conn<'_, S> {
         self.engine.set_write_deadline(self.id(), deadline);
     }
 
-    /// Sets how long no byte may move, in place of [`Limits::idle`](crate::Limits::idle): see
-    /// [`Engine::set_idle_timeout`].
+    /// Sets how long no byte may move, in place of [`Limits::idle`](crate::Limits::idle). `None`
+    /// lets the connection be idle for ever. See [`Engine::set_idle_timeout`].
     pub fn set_idle_timeout(&mut self, span: impl Into<Option<Duration>>) {
         self.engine.set_idle_timeout(self.id(), span);
     }
@@ -646,8 +652,8 @@ impl<S> Conn<'_, S> {
         self.engine.is_limited(self.id())
     }
 
-    /// Gives the peer a time, for the head of a request for example, and the rate at which its
-    /// bytes give time back: see [`Engine::limit`].
+    /// Gives the peer a time, for the head of a request for example. Every `least_rate` bytes that
+    /// arrive give one second of it back. `None` takes the limit away. See [`Engine::limit`].
     pub fn limit(&mut self, span: impl Into<Option<Duration>>, least_rate: u32) {
         self.engine.limit(self.id(), span, least_rate);
     }

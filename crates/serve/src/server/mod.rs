@@ -317,7 +317,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
-    /// Sets the builder of the watchers.
+    /// Sets the builder of the watchers. Default [`Watcher::builder`].
     pub fn watcher(mut self, builder: Builder) -> Server<F> {
         self.builder = builder;
         self

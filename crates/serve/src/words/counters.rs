@@ -15,9 +15,8 @@ pub struct Counters {
     pub connected: u64,
     /// Descriptors that the program has [attached](Engine::attach).
     pub attached: u64,
-    /// Accepted connections that were not opened: there were too many, the watcher refused the
-    /// socket, the default of the program's state panicked, the server shut down, or they brought
-    /// no [header of a proxy](crate::Config::proxy) or came from another network.
+    /// Accepted connections that were not opened:
+    /// [`RefusedBecause`](crate::log::RefusedBecause) lists the reasons.
     pub refused: u64,
     /// Accepted connections that [another server](Engine::overflow_to) was given.
     pub passed_on: u64,
@@ -39,7 +38,7 @@ pub struct Counters {
     /// Receives and sends of datagrams that have failed, and sends that took longer than
     /// [`Limits::close`].
     pub datagram_errors: u64,
-    /// Sessions that were opened.
+    /// UDP sessions that were opened.
     pub sessions: u64,
     /// Datagrams of new peers that were dropped: there were [`Limits::sessions`] sessions already,
     /// the server shut down, or the engine had 2^24 connections.
