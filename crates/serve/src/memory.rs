@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The least share of a connection, in a budget of 64 KiB or more.
 const LEAST_SHARE: usize = 4 << 10;
 
-/// Counters the bytes that wait in all loops of a server, and shares them out.
+/// Counts the bytes that wait in all loops of a server, and gives each connection its share.
 ///
 /// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
 /// turn, what other threads have queued, data that is held back from the program, copies of data
@@ -23,8 +23,21 @@ const LEAST_SHARE: usize = 4 << 10;
 ///   same number of bits count as equal.)
 /// - While a share would be below the least one, accepted connections are refused.
 ///
-/// So a connection that holds nothing is always served, and waiting output stays below the limit
-/// and one least share for each connection.
+/// So a connection that holds nothing is always served, and waiting output stays below the sum of
+/// the limit and one least share for each connection.
+///
+/// Two engines that share a budget:
+///
+/// ```
+/// use windlass_serve::{Budget, Config, Engine};
+///
+/// let budget = Budget::new(64 << 20);
+/// let one = Engine::<()>::of_loop(Config::new(), 0, budget.clone());
+/// let other = Engine::<()>::of_loop(Config::new(), 1, budget.clone());
+/// // No connection holds bytes yet, so the first one may hold all but the reserve.
+/// assert_eq!((budget.used(), budget.share()), (0, 48 << 20));
+/// # drop((one, other));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -40,7 +53,7 @@ struct Shared {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes, at least 256.
+    /// A budget of `limit` bytes; less than 256 counts as 256.
     pub fn new(limit: usize) -> Budget {
         let limit = limit.max(crate::words::limits::LEAST);
         Budget(Arc::new(Shared {
@@ -57,14 +70,14 @@ impl Budget {
         self.0.limit
     }
 
-    /// How many bytes wait now.
+    /// How many bytes are charged now.
     pub fn used(&self) -> usize {
         // Each party adds before it subtracts, but a reader may see that in another order.
         let used = self.0.used.load(Ordering::Relaxed);
         if used > isize::MAX as usize { 0 } else { used }
     }
 
-    /// How many bytes a connection may hold now before its reads stop.
+    /// How many bytes a connection may hold now; with more, its reads stop.
     pub fn share(&self) -> usize {
         self.share_of(self.holders())
     }

@@ -20,10 +20,10 @@
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
 //! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
-//! | handshake | [`Proxy::timeout`] | nothing | that of [`RefusedBecause::Handshake`] | a reset |
+//! | handshake | [`Proxy::timeout`] | nothing | [`Cause::ReadTimeout`], in the log only | a reset |
 //! | open | [`Limits::idle`], or that of [`Conn::set_idle_timeout`] | a byte, either way | [`Cause::Idle`] | an end of file |
 //! | open, with a limit of the program | [`Conn::limit`] | bytes of the peer, at a rate | [`Cause::TooSlow`] | an end of file |
-//! | output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
+//! | open, while output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
 //! | half-closed | as open | as open | as open | as open |
 //! | leaving | [`Limits::close`] | a byte leaves | [`Cause::WriteStall`] | a reset |
 //! | closing | [`Limits::close`] | a byte leaves | that of the close | a reset |
@@ -31,14 +31,14 @@
 //! | failing | 100 ms | nothing | that of the failure | a reset |
 //! | ended | – | – | – | – |
 //!
-//! With [`Config::limit_events`], and in a server, the program is told of the two of *open* and
-//! decides. A move to another loop that finds no end in time is called off, and ends nothing. In a
-//! shutdown of the server, nothing begins the clocks of *leaving* and *closing* again: the shutdown
-//! ends in time. Whatever ends a connection, the peer gets an end of file only if the system has
-//! all bytes of the output, and else a reset.
+//! With [`Config::limit_events`], and in a server, the first two clocks of *open* do not end a
+//! connection: the program is told, and decides. A move to another loop that takes too long is
+//! called off, and ends nothing. In a shutdown of the server, nothing begins the clocks of
+//! *leaving* and *closing* again, so that the shutdown ends in time. Whatever ends a connection,
+//! the peer gets an end of file only if the system has all bytes of the output, and else a reset.
 //!
-//! A connection in its handshake is none of the program's yet. Whatever ends it, the program gets
-//! no event, and the log is told of a refused connection.
+//! The program does not know a connection that is in its handshake. Whatever ends it, the program
+//! gets no event, and the log is told of a refused connection ([`RefusedBecause::Handshake`]).
 //!
 //! [`Proxy::timeout`]: crate::net::Proxy::timeout
 //! [`RefusedBecause::Handshake`]: crate::log::RefusedBecause::Handshake

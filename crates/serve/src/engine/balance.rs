@@ -98,7 +98,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Counters a connection for the choices of the balancer.
+    /// Counts a connection for the choices of the balancer.
     pub(crate) fn count_load(&self, change: isize) {
         if let Some(shared) = &self.outside.shared {
             shared.load.fetch_add(change as usize, Ordering::Relaxed);

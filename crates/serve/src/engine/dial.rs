@@ -85,14 +85,14 @@ impl<S> Engine<S> {
         };
         self.table.place_mut(id.index()).source = source;
         match watcher.kind(source) {
-            // What arrives there has other senders, and borders.
+            // Datagrams have several senders, and borders that a connection does not keep.
             Ok(SourceKind::Datagram | SourceKind::Listener) => {
                 return self.fail(watcher, id.index(), Cause::Rejected);
             }
             // One of std's: the handle does not know.
             Ok(SourceKind::Stream) if peer.is_none() => match watcher.peer_address(source) {
                 Ok(address) => peer = address.ip(),
-                // No success is told of a connect that may fail.
+                // Its connect may still fail, and `Opened` would have told of a success.
                 Err(Reason::Os(errno)) if is_unconnected(errno) => {
                     return self.fail(watcher, id.index(), Cause::Os(errno));
                 }

@@ -87,7 +87,7 @@ impl<S> Engine<S> {
         self.fail_with(watcher, index, cause, queued);
     }
 
-    /// Ends a connection at once, with so many queued bytes that are not sent.
+    /// Ends a connection at once. `queued` bytes of its output are not sent.
     fn fail_with<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

@@ -43,24 +43,23 @@ impl<S> Engine<S> {
     }
 
     /// Gives the peer of a connection the time `span`, in place of what it has left of an earlier
-    /// one. Every second uses up one second of it, and every `least_rate` bytes that arrive give
-    /// one second back, up to `span`. When no time is left, the connection ends with
-    /// [`Cause::TooSlow`], or [`Event::LimitReached`] follows. `None` takes the limit away. False
-    /// for a stale id, for a session, and for a connection that has not opened or closes.
+    /// one. The time runs down, and every `least_rate` bytes that arrive give one second back, up
+    /// to `span`. When no time is left, the connection ends with [`Cause::TooSlow`], or
+    /// [`Event::LimitReached`] follows. `None` takes the limit away. False for a stale id, for a
+    /// session, and for a connection that has not opened or closes.
     ///
     /// With a `least_rate` of 0 no byte gives time back: for the head of a request, which has to be
-    /// there after `span`. With a rate, a peer
-    /// that sends at least so many bytes a second goes on for ever, and may fall behind by `span`:
-    /// for the body of a request.
+    /// there after `span`. With a rate, a peer that sends at least so many bytes a second goes on
+    /// for ever, and may fall behind by `span`: for the body of a request.
     ///
-    /// The connection is late by at most a sixteenth of `span`, or by 100 ms if that is longer, and
-    /// never early. The time does not count in which its reads are stopped: by
+    /// The end is late by at most a sixteenth of `span`, or by 100 ms if that is longer, and never
+    /// early. The time does not count in which the reads of the connection are stopped: by
     /// [`pause`](Engine::pause), because it has too much output or memory, or because its peer has
     /// shut down its output. Each such stop can make the end late once more. The idle time goes on
     /// beside this limit. A connection that moves to a loop leaves its limit behind.
     ///
-    /// A connection has an entry of 80 bytes and its buffers of output as long as it has such a
-    /// limit, and nothing without one. A turn looks at 1024 of them at most.
+    /// A connection with such a limit has an entry of 80 bytes, and the memory that another one has
+    /// only while output waits. One without a limit costs nothing. A turn looks at 1024 at most.
     ///
     /// ```
     /// use std::time::Duration;

@@ -375,7 +375,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Counters an accepted connection that is not opened.
+    /// Counts an accepted connection that is not opened.
     #[cold]
     pub(crate) fn did_not_open(&mut self, origin: Origin, cause: RefusedBecause) {
         self.counters.refused += 1;

@@ -18,7 +18,7 @@
 //! remote.rs    what other threads have asked for
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
 //! jobs.rs      work of connections, off the loop
-//! sweep.rs     limits of time, and the budget of bytes
+//! sweep.rs     limits of time, and the budget of bytes    limit.rs  limits that the program sets
 //! balance.rs   which loop gets an accepted connection
 //! moves.rs     connections that a thread hands to a loop
 //! ```
@@ -218,7 +218,7 @@ struct Entrance {
     balancer: Option<Balancer>,
     /// The server that takes those for which there is no room.
     overflow: Option<Remote>,
-    /// Their doors, and the connections that are in a handshake.
+    /// What the connections of a listener begin with, and those that are in their handshake.
     transports: Transports,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
@@ -287,7 +287,8 @@ impl<S> Engine<S> {
         Engine::of_loop(config, 0, Budget::new(config.limits.memory))
     }
 
-    /// An engine whose ids are unique over several loops, and which shares their budget of bytes.
+    /// An engine whose ids are unique over several loops, and which shares their budget of bytes:
+    /// [`Budget`] has an example. The limit of the budget takes the place of [`Limits::memory`].
     ///
     /// # Panics
     /// If `loop_index` is 65,536 or more.
@@ -420,13 +421,14 @@ impl<S> Engine<S> {
         self.table.len == 0
     }
 
-    /// The connections that were opened or connect, in no particular order.
+    /// The connections that connect, are open, or close, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = Id> {
         self.table.iter()
     }
 
-    /// The source of a connection, for socket options; `None` for a stale id, and before a
-    /// connect has begun. The engine keeps its own count of operations: submit none on it.
+    /// The source of a connection, for a look at its socket; `None` for a stale id, for a session
+    /// of a bound socket, and before a connect has begun. Submit no operation on it: the engine
+    /// keeps its own account of them. [`set_option`](Engine::set_option) sets options.
     pub fn source(&self, id: Id) -> Option<Source> {
         self.table.get(id).map(|place| place.source).filter(|source| !source.is_none())
     }
@@ -436,7 +438,7 @@ impl<S> Engine<S> {
         &self.memory.budget
     }
 
-    /// The counts of the engine.
+    /// What the engine has counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -120,13 +120,13 @@ impl<S> Engine<S> {
         one.begun.map(|ended| (one.pack, ended))
     }
 
-    /// Counters a move, which was counted as a detach.
+    /// Counts a move, which was counted as a detach.
     pub(crate) fn count_move(&mut self) {
         self.counters.detached -= 1;
         self.counters.moved += 1;
     }
 
-    /// Counters the end of a connection that no loop could take over.
+    /// Counts the end of a connection that no loop could take over.
     pub(crate) fn count_end(&mut self, cause: Cause) {
         self.counters.closed(cause);
     }

@@ -232,7 +232,7 @@ impl<S> Engine<S> {
     /// the connection. False for a stale id, and for a session: its program holds single datagrams.
     ///
     /// Each call replaces the number of the last one. So one part of a program charges a
-    /// connection, with the sum of what all its parts hold.
+    /// connection, with the sum of what all its parts hold. 4 GiB and more count as 4 GiB.
     ///
     /// This is for bytes that come and go with the data of the peer. A connection with a charge
     /// holds bytes, so it takes a share, and with a large charge it is not read. For what each
@@ -468,8 +468,8 @@ impl<S> Engine<S> {
     }
 
     /// Notes how much output waits, and submits a wait for its end. `most` bytes have waited in
-    /// this turn: a program that has seen more than the high mark hears of less, even if the kernel
-    /// has taken all.
+    /// this turn: a program that has seen more than the high mark waits for `Drained`, even if the
+    /// kernel has taken all.
     pub(crate) fn wait_for_output<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -537,8 +537,8 @@ impl<S> Engine<S> {
         active.queued = queued;
     }
 
-    /// Notes that a program which looks now sees too much output: it is to hear of less. The calls
-    /// come before each look at what the kernel has taken.
+    /// Notes that a connection is full, because a program that looks now stops writing, and waits
+    /// for `Drained`. Each look at what the kernel has taken hides that: call this before it.
     pub(crate) fn note_full(&mut self, index: u32) {
         let limits = self.config.limits;
         let Some(active) = self.table.active_of(index) else { return };

@@ -25,13 +25,13 @@ pub(crate) enum Request {
     CloseListener(usize),
     /// Another thread adds a listener.
     AddListener(Handle),
-    /// It has refused the pause of this listener.
+    /// The watcher has refused the timer for the pause of this listener.
     Pause(usize),
-    /// It has refused the timer of the sweep.
+    /// The watcher has refused the timer of the sweep.
     Sweep,
-    /// It has refused the timer of the sessions.
+    /// The watcher has refused the timer of the sessions.
     Expiry,
-    /// It has refused a receive of this client.
+    /// The watcher has refused a receive of this client.
     Receive(Id),
     /// A deadline is new, or has passed.
     Deadlines,

@@ -23,8 +23,8 @@ const LEAST_GROWTH: usize = 4 << 10;
 /// in the input, in their order.
 ///
 /// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit
-/// of the decoder bounds. It takes at most four times its length, and 4 KiB: a small part of a
-/// lease is copied out, because it would keep the whole swap buffer in use.
+/// of the decoder bounds. Its memory is at most four times its length, and 4 KiB more: a small part
+/// of a lease is copied out, because it would keep the whole swap buffer in use.
 ///
 /// If the input [is not empty](Input::is_empty) at the end of the stream, the peer has not finished
 /// a frame.

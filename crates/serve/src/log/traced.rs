@@ -55,7 +55,7 @@ use windlass::{
 /// use windlass::{Completions, Op, Watcher};
 /// use windlass_serve::log::Traced;
 ///
-/// /// Counters the spans that are open.
+/// /// Counts the spans that are open.
 /// struct Open(Arc<AtomicUsize>);
 /// impl tracing::Subscriber for Open {
 ///     fn enabled(&self, _: &Metadata<'_>) -> bool {

@@ -19,11 +19,11 @@ use crate::words::id::{Id, LOOP_BITS};
 /// No place in a table.
 pub(crate) const NIL: u32 = u32::MAX >> 1;
 
-/// In `Place::active`: the connection has one buffer to send, at this place in `Engine::fresh`, and
-/// no active part.
+/// In `Place::active`: the connection has one buffer to send, at this place in `ToDo::fresh` of the
+/// engine, and no active part.
 pub(crate) const FRESH: u32 = 1 << 31;
 
-/// In `Place::active`: the connection is a UDP session, with this entry in `Engine::sessions`. It
+/// In `Place::active`: the connection is a UDP session, with this entry in `Sessions::all`. It
 /// never has an active part.
 pub(crate) const SESSION: u32 = 1 << 30;
 
@@ -59,7 +59,8 @@ pub(crate) const CLOSE_SENT: u16 = LIMITED;
 pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
-/// Its stage is `Handshake` or a later one, so that one look at the flags tells it.
+/// Its stage is `Handshake` or a later one. This is here, too, so that the path of a message looks
+/// at the flags only.
 const BARRED: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;

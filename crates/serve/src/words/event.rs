@@ -48,8 +48,8 @@ pub enum Event<S> {
     },
     /// The connection has reached a limit of its time, and goes on: only with
     /// [`Config::limit_events`](crate::Config::limit_events). The program writes a last answer or
-    /// a ping, for example, sets another [limit](Engine::limit), or ends the connection. Without a
-    /// call an idle time begins again, and the time of [`Engine::limit`] is gone.
+    /// a ping, for example, sets another [limit](Engine::limit), or ends the connection. If it does
+    /// nothing, an idle time begins again, and the limit of [`Engine::limit`] is gone.
     LimitReached {
         /// The connection.
         id: Id,
@@ -102,7 +102,7 @@ pub enum Event<S> {
     FileSent {
         /// The connection.
         id: Id,
-        /// How many bytes it were: the length of the range.
+        /// The length of the range, in bytes.
         len: u64,
     },
     /// The descriptor is the program's now. The id of the connection is stale.
@@ -167,8 +167,8 @@ pub enum Event<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The listener that has accepted it, from 0 in the order in which they were added; `None` for
-    /// a connect or a given descriptor.
+    /// The number of the listener that has accepted it: listeners are numbered from 0, in the order
+    /// in which they were added. `None` for a connect or an attached descriptor.
     pub listener: Option<usize>,
     /// The address of the peer, if it has an internet address. Behind a
     /// [proxy](crate::Config::proxy) that of the client, as the proxy says.

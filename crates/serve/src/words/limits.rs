@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The least limit of memory. A write of another thread fits into the half of it that is free when
-/// the memory is low, with its entry in the queue. Else a stream would be woken for ever, and find
+/// The least limit of memory, in bytes. The smallest write of another thread fits into it beside
+/// the reserve, with its entry in the queue. Otherwise a stream would be woken for ever, and find
 /// no room.
 pub(crate) const LEAST: usize = 256;
 
@@ -21,63 +21,61 @@ pub struct Limits {
     /// How long a connection may be idle: no byte moves in either direction. A connection is never
     /// closed as idle while its reads are [paused](crate::Engine::pause). After a pause in which
     /// no byte arrived, the idle time begins again with [`resume`](crate::Engine::resume). A
-    /// program can [set](crate::Engine::set_idle_timeout) another time for a connection.
+    /// program can [set](crate::Engine::set_idle_timeout) another time for a connection. Default 2
+    /// minutes.
     pub idle: Option<Duration>,
-    /// How long waiting output may make no progress.
+    /// How long waiting output may make no progress. Default 30 s.
     pub write_stall: Option<Duration>,
     /// How long the output of a connection that closes, or is to be detached, may make no progress.
     /// In a shutdown of the server: how long such a connection may take as a whole. The time that
     /// its [jobs](crate::Engine::execute) take meanwhile counts, too. If the program closes it
     /// while it connects, the rest of the connect also counts. A datagram that the kernel has not
-    /// taken after this time is dropped.
+    /// taken after this time is dropped. Default 10 s.
     pub close: Duration,
     /// How long a closing connection, after it has sent its output, waits for its peer to close.
     /// The connection drops the bytes that the peer sends meanwhile. Without this wait, the system
     /// would answer them with a reset, and the peer could lose the last output. If the peer has
     /// already shut down its output, there is no wait. An [abort](crate::Engine::abort) does not
-    /// wait, either. Zero closes without a wait.
+    /// wait, either. Zero closes without a wait. Default 2 s.
     pub linger: Duration,
-    /// How long a connect may take, at all addresses together.
+    /// How long a connect may take, at all addresses together. Default 30 s.
     pub connect: Option<Duration>,
-    /// A connection with more bytes of waiting output than this stops reading.
+    /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
     /// Once at most so many bytes of output wait, it reads again, and
-    /// [`Event::Drained`](crate::Event::Drained) follows.
+    /// [`Event::Drained`](crate::Event::Drained) follows. Default 64 KiB.
     pub low: usize,
     /// The most bytes of output that may wait for a connection, from all threads together. For a
-    /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB.
+    /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB, default 64 MiB.
     pub cap: usize,
     /// The most bytes that may wait in all loops together: output, datagrams, data that is held
     /// back or that the program keeps, and what it [charges](crate::Engine::charge).
-    /// [`Budget`](crate::Budget) says how they are shared out. At least 256.
+    /// [`Budget`](crate::Budget) says how they are shared out. At least 256, default 256 MiB.
     pub memory: usize,
-    /// How long a session may hear nothing from its peer. What the session sends does not count:
-    /// nothing shows that it arrives.
+    /// How long a UDP session may hear nothing from its peer. What the session sends does not
+    /// count: nothing shows that it arrives. Default 2 minutes.
     pub session_idle: Option<Duration>,
-    /// How many sessions a loop has before it drops the datagrams of further peers. They do not
-    /// count for [`connections`](Limits::connections).
+    /// How many UDP sessions a loop has before it drops the datagrams of further peers. They do not
+    /// count for [`connections`](Limits::connections). Default 65,536.
     pub sessions: usize,
     /// How many connections a loop has before it refuses those that its listeners accept. Connects
-    /// and attached descriptors count, and are not refused. Connections count whose
-    /// [header of a proxy](crate::Config::proxy) has not come. At most 2^24.
+    /// and attached descriptors count, and are not refused. Connections count, too, whose
+    /// [header of a proxy](crate::Config::proxy) has not come. At most 2^24, default 2^20.
     pub connections: usize,
     /// How many [jobs](crate::Engine::execute) of a connection may wait or run. Further ones are
-    /// refused. At least 1.
+    /// refused. At least 1, default 256.
     pub jobs: usize,
-    /// How many jobs of all connections of a loop may wait or run. At least 1, at most 2^20.
+    /// How many jobs of all connections of a loop may wait or run: 1 to 2^20, default 65,536.
     pub loop_jobs: usize,
     /// How many [files](crate::Engine::send_file) may wait for a connection to send them. Further
     /// ones are refused. A connection at this number stops reading. Once at most half as many wait,
     /// it reads again, and [`Event::Drained`](crate::Event::Drained) follows. Each one is an open
-    /// descriptor. At least 1.
+    /// descriptor. At least 1, default 16.
     pub files: usize,
 }
 
 impl Limits {
-    /// The defaults: 2 minutes idle, 30 s without progress of the output, 10 s to close, 2 s to
-    /// linger, 30 s to connect; marks of 256 KiB and 64 KiB, a cap of 64 MiB, 256 MiB in all; a
-    /// million connections; 65,536 sessions, of 2 minutes without a datagram; 256 jobs of a
-    /// connection, 65,536 of a loop; 16 files of a connection.
+    /// The defaults: each field says its own.
     pub const fn new() -> Limits {
         Limits {
             idle: Some(Duration::from_secs(120)),
@@ -128,20 +126,20 @@ impl Limits {
         self
     }
 
-    /// Sets the marks: [`low`](Limits::low) and [`high`](Limits::high). A low mark above the high
-    /// one counts as the high one.
+    /// Sets the marks [`low`](Limits::low) and [`high`](Limits::high), in bytes. A low mark above
+    /// the high one counts as the high one.
     pub fn marks(mut self, low: usize, high: usize) -> Limits {
         (self.low, self.high) = (low.min(high), high);
         self
     }
 
-    /// Sets [`cap`](Limits::cap), at most 1 GiB.
+    /// Sets [`cap`](Limits::cap), in bytes: at most 1 GiB.
     pub fn cap(mut self, bytes: usize) -> Limits {
         self.cap = bytes.min(1 << 30);
         self
     }
 
-    /// Sets [`memory`](Limits::memory), at least 256.
+    /// Sets [`memory`](Limits::memory), in bytes: at least 256.
     pub fn memory(mut self, bytes: usize) -> Limits {
         self.memory = bytes.max(LEAST);
         self
