@@ -129,6 +129,24 @@ impl<S> Engine<S> {
     /// datagram is too long, or the kernel does not take it within
     /// [`Limits::close`](crate::Limits::close). The network can drop any datagram without an error.
     ///
+    /// ```
+    /// use windlass::Watcher;
+    /// use windlass::driver::Driver;
+    /// use windlass_serve::{Engine, Event};
+    ///
+    /// /// Sends each datagram back to its sender.
+    /// fn echo<D: Driver>(engine: &mut Engine<()>, watcher: &mut Watcher<D>) {
+    ///     while let Some(event) = engine.next_event(watcher) {
+    ///         if let Event::Datagram { listener, from, data, .. } = event
+    ///             && let Err(refused) = engine.send_to(listener, from, data)
+    ///         {
+    ///             println!("dropped: {}", refused.reason);
+    ///         }
+    ///     }
+    ///     engine.flush(watcher);
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Refused`] hands the buffer back, with:

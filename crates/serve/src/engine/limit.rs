@@ -34,6 +34,33 @@ impl<S> Engine<S> {
     /// watcher have at most 255 different times. With one more, the connection keeps the time that
     /// it had, and [`option_errors`](crate::report::Counters::option_errors) counts that. A
     /// connection that moves to a loop gets the time of its configuration.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Cause, Conn, Handler, Origin};
+    ///
+    /// /// Asks a silent peer once whether it is there.
+    /// struct Pings;
+    /// impl Handler for Pings {
+    ///     type State = bool; // whether a ping has no answer yet
+    ///     fn opened(&mut self, c: &mut Conn<'_, bool>, _: Origin) -> Action {
+    ///         c.set_idle_timeout(Duration::from_secs(30));
+    ///         Action::None
+    ///     }
+    ///     fn data(&mut self, c: &mut Conn<'_, bool>, _: Buf) -> Action {
+    ///         *c.state() = false;
+    ///         Action::None
+    ///     }
+    ///     fn limit_reached(&mut self, c: &mut Conn<'_, bool>, _: Cause) -> Action {
+    ///         if std::mem::replace(c.state(), true) {
+    ///             return Action::Close;
+    ///         }
+    ///         c.write("ping\n"); // 30 seconds more
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn set_idle_timeout(&mut self, id: Id, span: impl Into<Option<Duration>>) -> bool {
         if !self.takes_limits(id) {
             return false;

@@ -449,6 +449,27 @@ impl<S> Engine<S> {
     ///
     /// A connection is paused or it is not: the first [`resume`](Engine::resume) ends the pause,
     /// however many calls have begun it. So one part of a program pauses and resumes a connection.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// /// Takes the next piece when the job of the last one has ended.
+    /// struct OneByOne;
+    /// impl Handler for OneByOne {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         c.pause();
+    ///         let job = move || data.len();
+    ///         let answer = |c: &mut Conn<'_, ()>, count: usize| {
+    ///             c.write(format!("{count} bytes\n"));
+    ///             c.resume();
+    ///             Action::None
+    ///         };
+    ///         if c.execute(job, answer).is_ok() { Action::None } else { Action::Close }
+    ///     }
+    /// }
+    /// ```
     pub fn pause(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= PAUSED;

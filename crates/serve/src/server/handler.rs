@@ -127,6 +127,7 @@ pub trait Handler: Sized {
     /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`], or
     /// [`Cause::TooSlow`] for that of [`Conn::limit`]. The default ends it with this cause: bytes
     /// that wait are lost. Otherwise it goes on: see [`Event::LimitReached`].
+    /// [`Engine::set_idle_timeout`] has an example.
     ///
     /// [`Event::LimitReached`]: crate::Event::LimitReached
     fn limit_reached(&mut self, c: &mut Conn<'_, Self::State>, cause: Cause) -> Action {

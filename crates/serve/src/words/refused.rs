@@ -61,4 +61,18 @@ impl From<Refusal> for io::Error {
 
 /// A value that was refused, handed back unchanged: the buffer of a write, a file, a job, or a
 /// message.
+///
+/// ```
+/// use windlass::Buf;
+/// use windlass_serve::{Engine, Id, Refusal};
+///
+/// /// Writes, or keeps what finds no room now.
+/// fn write_or_keep(engine: &mut Engine<()>, id: Id, data: Buf, kept: &mut Vec<Buf>) {
+///     if let Err(refused) = engine.write(id, data)
+///         && refused.reason != Refusal::Stale
+///     {
+///         kept.push(refused.value);
+///     }
+/// }
+/// ```
 pub type Refused<T> = windlass::Refused<T, Refusal>;
