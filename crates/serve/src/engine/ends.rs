@@ -67,9 +67,10 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Shuts down the output of a connection after its waiting output is sent (half-close). The
-    /// peer reads EOF, and can still send. The connection closes when the peer has shut down its
-    /// output, too. A session [closes](Engine::close): UDP has no half-close.
+    /// Shuts down the output of a connection after the [jobs](Engine::execute) that it has now have
+    /// ended and its waiting output is sent (half-close). Until these jobs have ended, it takes
+    /// writes. The peer reads EOF, and can still send. The connection closes when the peer has shut
+    /// down its output, too. A session [closes](Engine::close): UDP has no half-close.
     ///
     /// False for a stale id, and for a connection that was aborted, has failed, or waits for its
     /// [detach](Engine::detach): its descriptor leaves with its output open. A move that waits is
@@ -81,9 +82,10 @@ impl<S> Engine<S> {
             return false;
         }
         let Some(place) = self.table.get_mut(id) else { return false };
-        if !place.is_to_end() && place.flags & SHUTTING == 0 {
+        if !place.is_to_end() && place.flags & (SHUT | SHUTTING) == 0 {
             place.advance(Step::SideEnded);
             place.flags |= SHUT;
+            self.shut_behind_jobs(id);
             self.refuse_output_of_stream(id.index());
             self.dirty(id.index());
         }
@@ -137,7 +139,16 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         if place.is_to_end() || place.flags & SHUT != 0 {
             self.carry_out_end(watcher, index);
-        } else if place.stage == Stage::HalfClosed && place.flags & ENDED != 0
+        } else {
+            self.go_on(watcher, index);
+        }
+    }
+
+    /// An open connection goes on.
+    #[inline]
+    fn go_on<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let place = self.table.place(index);
+        if place.stage == Stage::HalfClosed && place.flags & ENDED != 0
             || place.flags & (THROTTLED | READING | CONNECTING) == THROTTLED
         {
             // No read is in flight that could have a time limit.
@@ -168,7 +179,7 @@ impl<S> Engine<S> {
         }
         let token = self.token(index);
         let waits_for_files = self.files_of(index).is_some();
-        if flags & SHUT != 0 && !waits_for_files {
+        if flags & SHUT != 0 && !waits_for_files && !self.waits_to_shut(index) {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !SHUT | SHUTTING;
             if watcher.submit(Op::shutdown(source).token(token)).is_err() {
@@ -185,7 +196,7 @@ impl<S> Engine<S> {
         } else if stage == Stage::Leaving {
             self.try_detach(watcher, index);
         } else {
-            self.read_as_wanted(watcher, index);
+            self.go_on(watcher, index);
         }
     }
 

@@ -48,10 +48,11 @@ impl<S> Engine<S> {
     /// other, on half of the watcher's threads at most ([`Builder::threads`], 4 by default).
     ///
     /// A [close](Engine::close) and a [detach](Engine::detach) wait for the jobs of their
-    /// connection, for at most [`Limits::close`], and meanwhile the connection takes writes. When
-    /// the connection has ended, a job that runs goes on without an event, and those that have not
-    /// begun are dropped: [`Jobs::dropped`]. A session does not wait at its
-    /// close. An [idle](crate::Limits::idle) limit goes on while a job runs.
+    /// connection, for at most [`Limits::close`], and meanwhile the connection takes writes. So
+    /// does a [half-close](Engine::shutdown), for the jobs before it, and as long as they take.
+    /// When the connection has ended, a job that runs goes on without an event, and those that have
+    /// not begun are dropped: [`Jobs::dropped`]. A session does not wait at its close. An
+    /// [idle](crate::Limits::idle) limit goes on while a job runs.
     ///
     /// ```
     /// use windlass::driver::Driver;
@@ -210,6 +211,7 @@ impl<S> Engine<S> {
         for _ in 0..self.jobs.listed.len() {
             let Some(slot) = self.jobs.listed.pop_front() else { return };
             let Some(queue) = &mut self.jobs.queues[slot as usize] else { continue };
+            queue.before_shut = queue.before_shut.saturating_sub(usize::from(queue.has_ended));
             (queue.is_listed, queue.has_ended) = (false, false);
             if queue.at_work.is_some() {
                 continue;
@@ -289,7 +291,9 @@ impl<S> Engine<S> {
         let delivers = place.is_some_and(|place| {
             place.stage <= Stage::Closing && place.flags & (CONNECTING | FINISHING | ABORT) == 0
         });
-        if place.is_some_and(|place| place.stage.clock() == StageClock::OfEnd) {
+        let ends =
+            |place: &Place<S>| place.stage.clock() == StageClock::OfEnd || place.flags & SHUT != 0;
+        if place.is_some_and(ends) {
             // The end may wait for this job.
             self.dirty(id.index());
         }
@@ -314,12 +318,32 @@ impl<S> Engine<S> {
         !self.jobs.of.is_empty() && self.jobs.find(self.table.id(index)).is_some_and(Queue::holds)
     }
 
-    /// Whether a connection that is to end takes writes, because it waits for its jobs.
+    /// A connection is to shut its output down, behind the jobs that it has now.
+    pub(crate) fn shut_behind_jobs(&mut self, id: Id) {
+        if let Some(&slot) = self.jobs.of.get(&id)
+            && let Some(queue) = &mut self.jobs.queues[slot as usize]
+        {
+            queue.note_shut();
+        }
+    }
+
+    /// Whether a half-close has to wait for jobs.
+    pub(crate) fn waits_to_shut(&self, index: u32) -> bool {
+        !self.jobs.of.is_empty()
+            && self.jobs.find(self.table.id(index)).is_some_and(Queue::holds_shut)
+    }
+
+    /// Whether a connection that is to end, or to shut down its output, takes writes, because it
+    /// waits for its jobs.
     pub(crate) fn takes_answers(&self, index: u32) -> bool {
         let place = self.table.place(index);
-        let only_waits = place.stage <= Stage::Closing
-            && place.flags & (FINISHING | SHUT | SHUTTING | ABORT) == 0;
-        let waits = |queue: &Queue<Then<S>>| queue.has_ended || queue.holds();
+        let only_waits =
+            place.stage <= Stage::Closing && place.flags & (FINISHING | SHUTTING | ABORT) == 0;
+        let is_shut = place.flags & SHUT != 0;
+        let waits = |queue: &Queue<Then<S>>| match is_shut {
+            true => queue.before_shut > 0,
+            false => queue.has_ended || queue.holds(),
+        };
         only_waits && self.jobs.find(self.table.id(index)).is_some_and(waits)
     }
 

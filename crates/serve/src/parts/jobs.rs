@@ -57,6 +57,8 @@ pub(crate) struct Queue<T> {
     pub(crate) is_listed: bool,
     /// Whether a job has ended since the last flush.
     pub(crate) has_ended: bool,
+    /// How many of its first jobs a half-close waits for, with the one that has ended.
+    pub(crate) before_shut: usize,
 }
 
 impl<T> Queue<T> {
@@ -64,6 +66,20 @@ impl<T> Queue<T> {
     pub(crate) fn holds(&self) -> bool {
         self.at_work.as_ref().is_some_and(|job| !job.must)
             || self.waiting.iter().any(|job| !job.must)
+    }
+
+    /// A half-close waits for the jobs that are there now, as a close does.
+    pub(crate) fn note_shut(&mut self) {
+        let first = self.at_work.iter().map(|job| job.must);
+        let all = first.chain(self.waiting.iter().map(|job| job.must));
+        let last = all.enumerate().filter(|(_, must)| !must).last();
+        let ended = usize::from(self.has_ended);
+        self.before_shut = last.map_or(ended, |(at, _)| at + 1 + ended);
+    }
+
+    /// Whether a half-close waits for a job.
+    pub(crate) fn holds_shut(&self) -> bool {
+        self.before_shut > usize::from(self.has_ended)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -129,6 +145,7 @@ impl<T> JobTable<T> {
                 at_work: None,
                 is_listed: false,
                 has_ended: false,
+                before_shut: 0,
             };
             match self.vacant.pop() {
                 Some(slot) => {

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod half_close;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
