@@ -27,7 +27,7 @@ use rustls::{
 pub(super) const PIECE: usize = 64 << 10;
 
 /// The buffer for records that rustls has between two records.
-const READ_SIZE: usize = 4096;
+pub(super) const READ_SIZE: usize = 4096;
 
 /// The kind of a record with an alert. TLS 1.3 hides it.
 const ALERT: u8 = 21;
@@ -191,10 +191,11 @@ impl Wire {
         Ok(true)
     }
 
-    /// Gives up the memory of a long record. Only for when no record has begun: then the next bytes
-    /// would do the same.
-    pub(super) fn trim(&mut self, last_record: usize) {
-        if let (true, WireStage::Begun(connection)) = (last_record > READ_SIZE, &mut self.stage) {
+    /// Gives up the memory of a long record, or of one that has come in pieces. Only for when no
+    /// record has begun: then the next bytes would do the same.
+    pub(super) fn trim(&mut self, longest: usize, was_split: bool) {
+        let has_grown = was_split || longest > READ_SIZE;
+        if let (true, WireStage::Begun(connection)) = (has_grown, &mut self.stage) {
             let result = connection.read_tls(&mut Never);
             debug_assert!(result.is_err());
         }
@@ -307,5 +308,104 @@ impl Wire {
 
     pub(super) fn is_resumed(&self) -> bool {
         self.connection().and_then(|one| one.handshake_kind()) == Some(HandshakeKind::Resumed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::CryptoProvider;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{
+        CipherSuite, CipherSuiteCommon, RootCertStore, SupportedCipherSuite, Tls12CipherSuite,
+    };
+
+    use super::*;
+    use crate::tls::Provider;
+
+    /// A provider with one suite of TLS 1.2, whose keys are used up after so many records.
+    fn provider(records: u64) -> Arc<CryptoProvider> {
+        const SUITE: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+        let all = Provider::default().with(&[SUITE.to_owned()], &[]).expect("a suite");
+        let mut provider = CryptoProvider::clone(&all);
+        let SupportedCipherSuite::Tls12(suite) = provider.cipher_suites[0] else {
+            panic!("another version")
+        };
+        let limited: &Tls12CipherSuite = Box::leak(Box::new(Tls12CipherSuite {
+            common: CipherSuiteCommon {
+                suite: CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+                hash_provider: suite.common.hash_provider,
+                confidentiality_limit: records,
+            },
+            prf_provider: suite.prf_provider,
+            kx: suite.kx,
+            sign: suite.sign,
+            aead_alg: suite.aead_alg,
+        }));
+        provider.cipher_suites = vec![SupportedCipherSuite::Tls12(limited)];
+        Arc::new(provider)
+    }
+
+    /// Two ends after their handshake.
+    fn pair(records: u64) -> (Wire, Wire) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("one");
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a root");
+        let provider = provider(records);
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .expect("a version")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("a certificate");
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .expect("a version")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().expect("a name");
+        let mut client = Wire::client(client.into(), name).expect("a client");
+        let mut server = Wire::server(server.into()).expect("a server");
+        let mut out = Vec::new();
+        while client.is_handshaking() || server.is_handshaking() {
+            client.output(&mut out);
+            assert_eq!(server.feed(&out), Ok(out.len()));
+            out.clear();
+            server.output(&mut out);
+            assert_eq!(client.feed(&out), Ok(out.len()));
+            out.clear();
+        }
+        (client, server)
+    }
+
+    /// Gives an end all of an output, and returns how much plain text it had.
+    fn take(end: &mut Wire, mut out: &[u8]) -> usize {
+        let (mut plain, mut heard) = (vec![0; 20_000], 0);
+        while !out.is_empty() {
+            let count = end.feed(out).expect("records");
+            heard += end.read(&mut plain);
+            out = &out[count..];
+        }
+        heard
+    }
+
+    /// rustls says that it took what it drops then (0.23.46).
+    #[test]
+    fn keys_that_are_used_up_lose_nothing_silently() {
+        for len in [1, 2, 3, 100, 16_384, 50_000] {
+            let (mut client, mut server) = pair(20);
+            let (text, mut out, mut sent, mut heard) = (vec![7; len], Vec::new(), 0, 0);
+            while client.write(&[IoSlice::new(&text)], &mut out).is_some() {
+                sent += len;
+                heard += take(&mut server, &out);
+                out.clear();
+            }
+            // 20 records, one of which was that of the handshake.
+            assert_eq!(sent, len * (19 / len.div_ceil(16_384)), "{len} bytes at a time");
+            assert_eq!(heard, sent);
+            // The peer hears of it, and nothing is sent in part.
+            assert_eq!(take(&mut server, &out), 0);
+            assert!(server.has_peer_closed());
+        }
     }
 }

@@ -75,6 +75,12 @@ pub enum CertificateProblem {
     Other(String),
 }
 
+/// The name of a server in `DnsName("name")`; other kinds of names stay as they are.
+fn name_of(presented: String) -> String {
+    let name = presented.strip_prefix("DnsName(\"").and_then(|name| name.strip_suffix("\")"));
+    name.map(str::to_owned).unwrap_or(presented)
+}
+
 fn time(at: UnixTime) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(at.as_secs()))
 }
@@ -95,9 +101,10 @@ impl From<CertificateError> for CertificateProblem {
             }
             C::UnknownIssuer => P::UnknownIssuer,
             C::NotValidForName => P::WrongName { expected: String::new(), names: Vec::new() },
-            C::NotValidForNameContext { expected, presented } => {
-                P::WrongName { expected: expected.to_str().into_owned(), names: presented }
-            }
+            C::NotValidForNameContext { expected, presented } => P::WrongName {
+                expected: expected.to_str().into_owned(),
+                names: presented.into_iter().map(name_of).collect(),
+            },
             C::Revoked => P::Revoked,
             C::UnknownRevocationStatus => P::RevocationUnknown,
             C::ExpiredRevocationList => P::RevocationListExpired { now: None, next_update: None },

@@ -282,6 +282,7 @@ impl From<rustls::Error> for TlsError {
             R::InappropriateHandshakeMessage { got_type, .. } => {
                 TlsError::Unexpected(format!("{got_type:?}"))
             }
+            R::General(what) => TlsError::Other(what),
             R::FailedToGetRandomBytes => TlsError::NoRandomness,
             other => TlsError::Other(other.to_string()),
         }

@@ -78,6 +78,45 @@
 //! # server.join().expect("no panic")?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # What is checked, and what is not
+//!
+//! - A client checks the certificate of the server against its authorities, its name, its time, and
+//!   lists of revoked certificates if it has any. Each way to fail is a [`CertificateProblem`], and
+//!   the error names the certificate. A server does the same with clients if it
+//!   [asks](TlsBuilder::request_client_certificates) them.
+//! - TLS 1.0 and 1.1, renegotiation, compression and early data do not exist here.
+//! - The end of the connection below is an error if the peer has not said `close_notify`:
+//!   [`Session::end_of_input`].
+//! - Until the handshake is done, a session takes at most 16 KiB of the peer, or as much as
+//!   [`TlsBuilder::handshake_limit`] says.
+//! - After 2²⁴ records, TLS 1.2 with AES-GCM ends with [`Error::KeysExhausted`]. TLS 1.3 changes
+//!   its keys.
+//!
+//! # Memory
+//!
+//! An idle session costs what a connection of rustls costs, and 56 bytes more at a server, 168 at a
+//! client. The test `tls_memory.rs` counts the bytes with an allocator; these are for 64-bit
+//! systems, rustls 0.23.46, ring and a P-256 certificate, after the handshake and a message each
+//! way:
+//!
+//! | | TLS 1.2 | TLS 1.3 |
+//! |---|---|---|
+//! | server | 1224 bytes + 6.4 KB on the heap | 1224 bytes + 6.3 KB on the heap |
+//! | client | 1224 bytes + 6.6 KB on the heap | 1224 bytes + 7.0 KB on the heap |
+//!
+//! 4 KiB of it are the buffer for a record that has begun. A long record makes it grow to 18 KiB,
+//! and it shrinks when the record is over. A peer that sends half a hello costs 6.1 KB. One that
+//! sends as much as the limit of the handshake allows costs 34 KB: the buffer doubles.
+//!
+//! | a message that is read and written back, of | allocations, all of them by rustls |
+//! |---|---|
+//! | up to 4 KB | 2 |
+//! | 16 KiB | 6 |
+//! | 64 KiB | 12 |
+//!
+//! [`Session::feed`] and [`Session::write`] add none if `out` has room. Several parts in one
+//! `write` are one allocation more.
 
 mod adapter;
 mod certificate;

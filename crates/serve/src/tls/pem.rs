@@ -173,10 +173,7 @@ pub(super) fn identity(
         webpki::EndEntityCert::try_from(certificate)
             .map_err(|error| certificates.bad_certificate(i, &error))?;
     }
-    let bad_key = |error: rustls::Error| match error {
-        rustls::Error::General(why) => key.wrong(PemProblem::BadKey(why)),
-        other => key.wrong(PemProblem::BadKey(other.to_string())),
-    };
+    let bad_key = |error| key.wrong(PemProblem::BadKey(TlsError::from(error).to_string()));
     let signer = provider.key_provider.load_private_key(key.key()?).map_err(bad_key)?;
     let identity = CertifiedKey::new(chain, signer);
     match identity.keys_match() {

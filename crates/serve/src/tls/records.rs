@@ -22,6 +22,10 @@ pub(super) struct Records {
     left: u16,
     /// Whether a record has ended.
     is_later: bool,
+    /// Whether a record has come in several pieces since the last `forget`.
+    is_split: bool,
+    /// The longest record since the last `forget`.
+    longest: u16,
 }
 
 impl Records {
@@ -38,11 +42,13 @@ impl Records {
 
     /// Passes bytes that [`piece`](Records::piece) has measured, or fewer of them.
     pub(super) fn pass(&mut self, piece: &[u8]) {
+        self.is_split |= self.have > 0;
         let header = self.add_to_header(piece);
         self.left -= (piece.len() - header) as u16; // at most `left`, as it was measured
         if usize::from(self.have) == HEADER && self.left == 0 {
             self.have = 0;
             self.is_later = true;
+            self.longest = self.longest.max(u16::from_be_bytes([self.header[3], self.header[4]]));
         }
     }
 
@@ -82,9 +88,19 @@ impl Records {
         !self.is_later
     }
 
-    /// How long the last record is, without its header, if one has ended.
-    pub(super) fn last_len(&self) -> usize {
-        usize::from(u16::from_be_bytes([self.header[3], self.header[4]]))
+    /// How long the longest record is since the last `forget`, with its header.
+    pub(super) fn longest(&self) -> usize {
+        HEADER + usize::from(self.longest)
+    }
+
+    /// Whether a record has come in several pieces since the last `forget`.
+    pub(super) fn was_split(&self) -> bool {
+        self.is_split
+    }
+
+    /// Begins anew with the longest record, and with whether one was split.
+    pub(super) fn forget(&mut self) {
+        (self.longest, self.is_split) = (0, false);
     }
 
     /// The begin of the record that the input is in, or else of the last one.
@@ -136,6 +152,9 @@ mod tests {
             records.pass(&[*byte]);
         }
         assert!(records.is_between());
-        assert_eq!((records.last_len(), records.header()[0]), (4, 23));
+        assert_eq!((records.longest(), records.header()[0]), (9, 23));
+        assert!(records.was_split());
+        records.forget();
+        assert_eq!((records.longest(), records.was_split()), (5, false));
     }
 }

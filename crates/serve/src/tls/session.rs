@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::IoSlice;
 
-use super::adapter::{PIECE, Wire};
+use super::adapter::{PIECE, READ_SIZE, Wire};
 use super::certificate::CertificateInfo;
 use super::client::TlsClient;
 use super::error::TlsError;
@@ -61,10 +61,7 @@ const NO_CERTIFICATE_FOUND: &str = "no server certificate chain resolved";
 /// # Ok(()) }
 /// ```
 ///
-/// # Memory
-///
-/// Measured with rustls 0.23.46 and ring, a P-256 certificate, after the handshake: see
-/// [`tls`](super#memory).
+/// What it costs stands in [`tls`](super#memory).
 pub struct Session {
     wire: Wire,
     records: Records,
@@ -72,6 +69,8 @@ pub struct Session {
     handshake: (u32, u32),
     failure: Option<Box<TlsError>>,
     is_closed: bool,
+    /// Whether the library already has the first byte of the next input.
+    is_ahead: bool,
 }
 
 /// What a session is doing.
@@ -186,6 +185,7 @@ impl Session {
             handshake: (0, limit),
             failure: None,
             is_closed: false,
+            is_ahead: false,
         }
     }
 
@@ -241,44 +241,67 @@ impl Session {
         if input.is_empty() || self.wire.has_peer_closed() || self.wire.is_asked() {
             return Ok(0);
         }
-        let is_handshaking = self.wire.is_handshaking();
-        let mut most = self.records.piece(input);
-        if is_handshaking {
-            let (taken, limit) = self.handshake;
-            most = most.min((limit - taken) as usize);
-            if most == 0 {
-                // An alert of its own would have to be encrypted, which the library does only for
-                // this one.
-                self.wire.close();
-                return Err(self.fail(TlsError::HandshakeTooLong { limit: limit as usize }));
-            }
+        if self.wire.is_handshaking() { self.handshake(input) } else { self.record(input) }
+    }
+
+    /// Takes the rest of one record of the handshake.
+    fn handshake(&mut self, input: &[u8]) -> Result<usize, TlsError> {
+        let (taken, limit) = self.handshake;
+        let most = self.records.piece(input).min((limit - taken) as usize);
+        if most == 0 {
+            // An alert of its own would have to be encrypted, which the library does only for this
+            // one.
+            self.wire.close();
+            return Err(self.fail(TlsError::HandshakeTooLong { limit: limit as usize }));
         }
         let is_first = self.records.is_first();
         let fed = self.give(&input[..most]);
         // What failed was taken, too: nobody else can use it.
         let count = *fed.as_ref().unwrap_or(&most);
         self.records.pass(&input[..count]);
-        if is_handshaking {
-            self.handshake.0 += count as u32; // a piece is at most a record
-        }
-        match fed {
-            Ok(count) => Ok(count),
-            Err(error) => Err(self.refused(error, is_first)),
-        }
+        self.handshake.0 += count as u32; // a piece is at most a record
+        fed.map_err(|error| self.refused(error, is_first))
     }
 
     /// Gives a piece to the library: at once, or with the whole header if it begins the first
     /// record. The library refuses other protocols at their first byte, and the error tells more.
     fn give(&mut self, piece: &[u8]) -> Result<usize, rustls::Error> {
-        let Some(header) = self.records.first_header(piece) else {
-            return self.wire.feed(piece);
-        };
         let missing = HEADER - self.records.header_len();
-        if piece.len() < missing {
-            return Ok(piece.len());
+        match self.records.first_header(piece) {
+            Some(_) if piece.len() < missing => Ok(piece.len()),
+            Some(header) if missing < HEADER => {
+                self.wire.feed(&header)?;
+                Ok(missing + self.wire.feed(&piece[missing..])?)
+            }
+            _ => self.wire.feed(piece),
         }
-        self.wire.feed(&header)?;
-        Ok(missing + self.wire.feed(&piece[missing..])?)
+    }
+
+    /// Takes the rest of one record of an open session.
+    ///
+    /// From a long record on, the library also gets the first byte of the next record, if it is
+    /// there. Then its buffer is not empty between two records: it would shrink to 4 KiB, and grow
+    /// again in up to four steps. That byte counts as taken with its own record, because
+    /// `close_notify` may be in front of it.
+    fn record(&mut self, input: &[u8]) -> Result<usize, TlsError> {
+        let most = self.records.piece(input);
+        let mut then = self.records;
+        then.pass(&input[..most]);
+        let has_grown = then.longest() > READ_SIZE;
+        let ahead = usize::from(has_grown && then.is_between() && input.len() > most);
+        let given = usize::from(self.is_ahead);
+        match self.wire.feed(&input[given..most + ahead]) {
+            Ok(count) => {
+                let taken = given + count;
+                self.is_ahead = taken > most;
+                self.records.pass(&input[..taken.min(most)]);
+                Ok(taken.min(most))
+            }
+            Err(error) => {
+                self.records = then;
+                Err(self.refused(error, false))
+            }
+        }
     }
 
     /// What an error of the library means here, and whether the first record is its reason.
@@ -286,10 +309,11 @@ impl Session {
         let is_no_record = matches!(error, rustls::Error::InvalidMessage(_))
             && is_no_record(self.records.header());
         let mut error = TlsError::from(error);
+        let refused = verifier::take_refused();
         if is_first && is_no_record {
             error = TlsError::NotTls { looks_like: looks_like(self.records.header()) };
         } else if let TlsError::Certificate { certificate, .. } = &mut error {
-            *certificate = verifier::take_refused().map(Box::new);
+            *certificate = refused.map(Box::new);
         } else if matches!(&error, TlsError::Other(text) if text == NO_CERTIFICATE_FOUND) {
             error = TlsError::UnknownName(self.server_name().map(str::to_owned));
         }
@@ -306,8 +330,10 @@ impl Session {
     }
 
     fn trim(&mut self) {
-        if self.records.is_between() && self.failure.is_none() && !self.wire.has_peer_closed() {
-            self.wire.trim(HEADER + self.records.last_len());
+        let is_idle = self.records.is_between() && !self.is_ahead;
+        if is_idle && self.failure.is_none() && !self.wire.has_peer_closed() {
+            self.wire.trim(self.records.longest(), self.records.was_split());
+            self.records.forget();
         }
     }
 
