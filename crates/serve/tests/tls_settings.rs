@@ -65,8 +65,8 @@ fn each_way_in_which_a_file_is_wrong_has_a_name() {
     let der: Vec<u8> = [&[0x30, 0x82, 1, 200][..], &[0xff; 400]].concat();
     let cut = &made.certificate[..made.certificate.len() / 2];
     let damaged = made.certificate.replacen("MII", "M!I", 1);
-    let encrypted =
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n\
+                     -----END ENCRYPTED PRIVATE KEY-----\n";
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n\
                AAAA\n-----END RSA PRIVATE KEY-----\n";
     let empty_key = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
