@@ -67,7 +67,7 @@ fn each_way_in_which_a_file_is_wrong_has_a_name() {
     let damaged = made.certificate.replacen("MII", "M!I", 1);
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n\
                      -----END ENCRYPTED PRIVATE KEY-----\n";
-    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n\
+    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: A,0\n\n\
                AAAA\n-----END RSA PRIVATE KEY-----\n";
     let empty_key = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
     let no_certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
