@@ -13,7 +13,7 @@ use common::turns::Turns;
 use common::{Harness, bench};
 use windlass::driver::{Driver, OpCode};
 use windlass::net::DatagramOptions;
-use windlass::{Buf, Op, Source, Watcher};
+use windlass::{Buf, Completions, Op, Source, Watcher};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Phase, Server,
 };
@@ -36,6 +36,7 @@ every_driver! {
     ids_that_take_no_limit
     a_refused_timer_is_tried_again
     the_256th_idle_time_is_counted
+    the_end_of_an_engine_leaves_no_timer
 }
 
 fn config() -> Config {
@@ -400,4 +401,19 @@ fn the_256th_idle_time_is_counted<T: Harness>() {
     assert_eq!(l.engine.counters().option_errors, 1);
     until(&mut l, "two end after their old time, and one later", |l| l.ends.len() == 3);
     assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open); 3]);
+}
+
+fn the_end_of_an_engine_leaves_no_timer<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    l.engine.limit(id, 100_000 * span::<T>(), 0);
+    run_for(&mut l, span::<T>());
+    l.engine.end(&mut l.watcher);
+    while l.engine.next_event(&mut l.watcher).is_some() {}
+    l.watcher.abort(client);
+    let start = l.now();
+    while l.watcher.counters().in_flight > 0 {
+        assert!(l.now() - start < common::PATIENCE, "{:?}", l.watcher.counters().in_flight);
+        l.watcher.wait_timeout(&mut Completions::new(), span::<T>()).unwrap();
+    }
 }

@@ -382,6 +382,7 @@ impl<S> Engine<S> {
             self.clocks.tick.take(),
             self.clocks.sweep_timer.take(),
             self.clocks.deadlines.take_timer(),
+            self.clocks.allowances.timer.take().map(|(timer, _)| timer),
             self.udp.sessions.timer.take(),
         ];
         for timer in timers.into_iter().flatten() {
