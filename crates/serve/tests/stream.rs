@@ -36,6 +36,7 @@ every_driver! {
     a_write_deadline_ends_a_stream_unless_its_output_is_sent
     deadlines_of_a_stream_move_and_go
     a_write_above_the_high_mark_waits_for_the_low_one
+    a_stream_whose_peer_is_too_slow_has_timed_out
 }
 
 #[derive(Default)]
@@ -539,4 +540,17 @@ fn deadlines_of_a_stream_move_and_go<T: Harness>() {
     other.set_deadline(Deadline::After(Duration::MAX)).unwrap();
     bench.run_for(T::span(1.0));
     assert_eq!(other.cause(), None, "the clock does not reach it");
+}
+
+/// It was an aborted connection.
+fn a_stream_whose_peer_is_too_slow_has_timed_out<T: Harness>() {
+    let (mut bench, _, mut stream) = pair::<T>(limits());
+    bench.running.engine().limit(stream.id(), T::span(1.0), 0);
+    bench.running.turn(&mut bench.watcher);
+    bench.until("it has ended", |_| stream.cause().is_some());
+    for error in [stream.read(&mut [0]), stream.write(b"x")].map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Cause>());
+        assert_eq!(cause, Some(&Cause::TooSlow));
+    }
 }

@@ -197,6 +197,7 @@ pub(crate) fn ended(cause: Cause) -> io::Error {
         | Cause::WriteStall
         | Cause::ReadTimeout
         | Cause::WriteTimeout
+        | Cause::TooSlow
         | Cause::ConnectTimeout => io::ErrorKind::TimedOut,
         Cause::Closed | Cause::Eof => io::ErrorKind::BrokenPipe,
         _ => io::ErrorKind::ConnectionAborted,
