@@ -72,6 +72,7 @@ const SERVE: Floors = Floors {
             "parts",
             &[
                 "parts::trim",
+                "parts::idle",
                 "parts::proxy",
                 "parts::transport",
                 "parts::files",

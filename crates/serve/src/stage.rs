@@ -37,6 +37,11 @@
 //! *leaving* and *closing* again, so that the shutdown ends in time. Whatever ends a connection,
 //! the peer gets an end of file only if the system has all bytes of the output, and else a reset.
 //!
+//! The watcher counts the idle time while a read is in flight. While none is, because the peer has
+//! ended its side, or because too much output or memory has stopped the reads, the sweep counts it
+//! by the same rule. It stands while the program has paused the connection, and begins anew with
+//! the resume.
+//!
 //! The program does not know a connection that is in its handshake. Whatever ends it, the program
 //! gets no event, and the log is told of a refused connection ([`RefusedBecause::Handshake`]).
 //!

@@ -9,12 +9,14 @@ use windlass::{ErrorKind, Op, Refusal as Reason, Source, Watcher};
 use crate::engine::Engine;
 use crate::engine::events::{Gone, Pending};
 use crate::engine::requests::Request;
+use crate::engine::sweep::rests;
 use crate::log::LogEvent;
+use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    ABORT, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, HELD, READING, SHUT, SHUTTING,
-    STOPPED, THROTTLED,
+    ABORT, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING,
+    THROTTLED,
 };
-use crate::stage::{Stage, Step};
+use crate::stage::{Stage, StageClock, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
 
@@ -139,21 +141,17 @@ impl<S> Engine<S> {
         let place = self.table.place(index);
         if place.is_to_end() || place.flags & SHUT != 0 {
             self.carry_out_end(watcher, index);
-        } else {
+        } else if place.flags & READING == 0 && place.state.is_some() {
             self.go_on(watcher, index);
         }
     }
 
-    /// An open connection goes on.
-    #[inline]
+    /// An open connection goes on: it reads or rests.
+    #[inline(never)]
     fn go_on<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let place = self.table.place(index);
-        if place.stage == Stage::HalfClosed && place.flags & ENDED != 0
-            || place.flags & (THROTTLED | READING | CONNECTING) == THROTTLED
-        {
-            // No read is in flight that could have a time limit.
-            self.sweep_later(watcher, index);
-        } else if place.flags & READING == 0 && place.state.is_some() {
+        if rests(self.table.place(index)) {
+            self.begin_rest(watcher, index);
+        } else {
             self.read_as_wanted(watcher, index);
         }
     }
@@ -274,21 +272,20 @@ impl<S> Engine<S> {
         kind: ErrorKind,
     ) {
         let place = self.table.place(index);
-        let (flags, leaves) = (place.flags, place.stage == Stage::Leaving);
+        let flags = place.flags;
         match kind {
             // The engine, or the program, has cancelled it: `flush` decides what follows.
             ErrorKind::Cancelled => self.dirty(index),
-            // A detach may wait for it.
+            // It was idle in a pause, or at its end, which has a clock of its own. A detach may
+            // wait for it.
             ErrorKind::Deadline
-                if flags & STOPPED != 0
-                    || leaves
-                    || flags & HELD != 0 && self.stream_of(index).is_none() =>
+                if flags & PAUSED != 0 || place.stage.clock() != StageClock::OfOpen =>
             {
                 self.dirty(index);
             }
             // The close's own completion follows.
             ErrorKind::Aborted | ErrorKind::Closed if flags & FINISHING != 0 => {}
-            ErrorKind::Deadline => self.limit_reached(watcher, index, Cause::Idle),
+            ErrorKind::Deadline => self.idle_time_passed(watcher, index),
             // Its writes may have failed, too, and their completions follow.
             ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             // The watcher has closed the source: a write was too much.
@@ -481,7 +478,7 @@ impl<S> Engine<S> {
     fn begin_end_clock(&mut self, index: u32) {
         self.thaw(index);
         if let Some(active) = self.table.active_of(index) {
-            active.since = None;
+            (active.since, active.idle) = (None, IdleClock::Elsewhere);
         }
     }
 }

@@ -311,7 +311,9 @@ impl<S: Default> Engine<S> {
                 None
             }
             SESSIONS => {
-                self.expire(watcher);
+                // The next flush looks. What the program asks for in this turn comes before.
+                self.udp.sessions.is_due = true;
+                self.work.requests = true;
                 None
             }
             ALLOWANCE => {
@@ -372,10 +374,11 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::Drained(_) => {}
-                Pending::LimitReached(id, cause) if self.delivers(id) => {
-                    return Some(Event::LimitReached { id, cause });
+                Pending::LimitReached(id, cause) => {
+                    if self.is_beyond_limit(id, cause) {
+                        return Some(Event::LimitReached { id, cause });
+                    }
                 }
-                Pending::LimitReached(..) => {}
                 Pending::ListenerAdded(added) => {
                     return Some(Event::ListenerAdded { added: *added });
                 }

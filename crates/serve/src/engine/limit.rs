@@ -11,7 +11,8 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{ALLOWANCE, Engine};
 use crate::parts::allowances::Allowance;
-use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, STOPPED};
+use crate::parts::idle::IdleClock;
+use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, PAUSED, STOPPED};
 use crate::stage::{Stage, StageClock};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -64,6 +65,9 @@ impl<S> Engine<S> {
     pub fn set_idle_timeout(&mut self, id: Id, span: impl Into<Option<Duration>>) -> bool {
         if !self.takes_limits(id) {
             return false;
+        }
+        if let Some(active) = self.table.active_of(id.index()) {
+            active.idle = IdleClock::Elsewhere;
         }
         self.request(Request::IdleTimeout(id, span.into()));
         true
@@ -155,14 +159,24 @@ impl<S> Engine<S> {
     ) {
         let Some(source) = self.source(id).filter(|_| self.takes_limits(id)) else { return };
         match watcher.set_idle_timeout(source, span) {
-            // A half-closed connection has no read, so that the sweep looks.
-            Ok(()) => {
-                let shortest = [self.clocks.shortest_idle, span].into_iter().flatten().min();
-                self.clocks.shortest_idle = shortest;
-            }
+            Ok(()) => self.note_idle_time(watcher, span),
             Err(Reason::Full { .. }) => self.counters.option_errors += 1,
             // Its read reports the end.
             Err(_) => {}
+        }
+        self.begin_idle_anew(watcher, id.index());
+    }
+
+    /// The sweep meets a new idle time, too.
+    fn note_idle_time<D: Driver>(&mut self, watcher: &mut Watcher<D>, span: Option<Duration>) {
+        let before = self.config.limits.step(self.clocks.shortest_idle);
+        let shortest = [self.clocks.shortest_idle, span].into_iter().flatten().min();
+        self.clocks.shortest_idle = shortest;
+        if self.config.limits.step(shortest) < before
+            && let Some(timer) = self.clocks.sweep_timer
+        {
+            // Its completion makes the sweep look, and begin the shorter step.
+            watcher.cancel(timer);
         }
     }
 
@@ -248,7 +262,23 @@ impl<S> Engine<S> {
             return self.fail(watcher, index, cause);
         }
         self.told.pending.push_back(Pending::LimitReached(self.table.id(index), cause));
-        // It reads again.
-        self.dirty(index);
+    }
+
+    /// Whether a connection that has reached a limit is still to be told of it: what the program
+    /// has done meanwhile may have begun its time anew.
+    pub(crate) fn is_beyond_limit(&mut self, id: Id, cause: Cause) -> bool {
+        let Some(place) = self.table.get(id) else { return false };
+        let waits = place.is_to_end() || place.flags & PAUSED != 0;
+        let index = id.index();
+        if cause == Cause::Idle {
+            let Some(active) = self.table.active_of(index) else { return false };
+            if active.idle != IdleClock::Over {
+                return false;
+            }
+            active.idle = IdleClock::Elsewhere;
+            self.dirty(index); // It reads or rests again.
+            return !waits;
+        }
+        !waits
     }
 }

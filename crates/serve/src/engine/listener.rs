@@ -14,6 +14,7 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
+use crate::parts::idle::IdleClock;
 use crate::parts::table::{ABORT, CONNECTING, ENDED, HELD, MOST, READING, STOPPED, WOKEN};
 use crate::parts::transport::{Accepted, Door};
 use crate::stage::{Stage, Step};
@@ -553,6 +554,11 @@ impl<S> Engine<S> {
         let is_submitted = watcher.submit(read).is_ok();
         if is_submitted {
             self.table.place_mut(index).flags |= READING;
+            if let Some(active) = self.table.active_of(index)
+                && active.idle != IdleClock::Over
+            {
+                active.idle = IdleClock::Elsewhere;
+            }
         }
         is_submitted
     }
@@ -606,8 +612,10 @@ impl<S> Engine<S> {
                         let span = watcher.idle_timeout(source);
                         // Refused only if the source has ended. Then its read reports the end.
                         let _ = watcher.set_idle_timeout(source, span);
+                        self.begin_idle_anew(watcher, id.index());
                     }
                 }
+                Request::Idled(id) => self.end_idle(watcher, id),
                 Request::IdleTimeout(id, span) => self.set_idle_timeout_of(watcher, id, span),
                 Request::Allowances => self.look_at_allowances(watcher),
                 Request::Connect(id, ..) | Request::Attach(id, _)
@@ -628,6 +636,9 @@ impl<S> Engine<S> {
                 Request::Attach(id, handle) => self.begin_attached(watcher, id, handle),
                 Request::Client(id, socket) => self.begin_client(watcher, id, socket),
             }
+        }
+        if std::mem::take(&mut self.udp.sessions.is_due) {
+            self.expire(watcher);
         }
         // A client that could not connect gives back the charges of its datagrams.
         self.send_outbox(watcher);

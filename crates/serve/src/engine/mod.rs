@@ -69,11 +69,12 @@ use crate::memory::Budget;
 use crate::parts::allowances::Allowances;
 use crate::parts::datagrams::Datagrams;
 use crate::parts::deadlines::Deadlines;
+use crate::parts::idle::IdleClock;
 use crate::parts::jobs::JobTable;
 use crate::parts::moves::{Move, Moved};
 use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
-use crate::parts::table::{ABORT, DIRTY, ENDED, HELD, PAUSED, READING, Table, WOKEN};
+use crate::parts::table::{ABORT, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
 use crate::parts::transport::Transports;
 use crate::stage::Stage;
 use crate::sys::BoundPath;
@@ -482,10 +483,8 @@ impl<S> Engine<S> {
         if place.flags & PAUSED != 0 {
             place.flags &= !PAUSED;
             let flags = place.flags;
-            if flags & ENDED != 0
-                && let Some(active) = self.table.active_of(id.index())
-            {
-                active.since = None;
+            if let Some(active) = self.table.active_of(id.index()) {
+                active.idle = IdleClock::Elsewhere;
             }
             if flags & HELD != 0 {
                 self.told.pending.push_back(Pending::Held(id));

@@ -8,10 +8,10 @@ use windlass::{Buf, Op, Watcher};
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::parts::files::Files;
+use crate::parts::idle::IdleClock;
 use crate::parts::output::LARGE;
 use crate::parts::table::{
-    ABORT, Active, CONNECTING, DIRTY, DRAINING, ENDED, FINISHING, FRESH, FULL, NIL, Place,
-    THROTTLED,
+    ABORT, Active, CONNECTING, DIRTY, DRAINING, FINISHING, FRESH, FULL, NIL, Place,
 };
 use crate::parts::writer::Writer;
 use crate::stage::Stage;
@@ -447,12 +447,14 @@ impl<S> Engine<S> {
                 return self.fail(watcher, index, Cause::Rejected);
             }
             self.counters.writes += 1;
-            if self.table.place(index).flags & ENDED != 0 && !self.has_bounded_end(index) {
-                self.activate(index).since = Some(watcher.update_now());
-            }
         }
         let queued = watcher.queued_bytes(source).unwrap_or(0);
         let Some(active) = self.table.active_of(index) else { return };
+        // Behind no other output it moves, even if the kernel has not said so yet.
+        if active.idle != IdleClock::Elsewhere && (queued < most || most > 0 && active.queued == 0)
+        {
+            active.idle.note_byte(watcher.update_now());
+        }
         let is_in_time = active.timed && sends && queued == 0;
         let was_full = most > self.config.limits.high;
         if was_full || queued | active.queued | active.charged as usize != 0 {
@@ -488,8 +490,9 @@ impl<S> Engine<S> {
         }
         let flags = self.table.place(index).flags;
         if queued == 0 {
-            let place = self.table.place(index);
-            if place.stage < Stage::Leaving && place.flags & (ENDED | THROTTLED) == 0 {
+            let ends = self.table.place(index).stage >= Stage::Leaving;
+            let is_idle = |active: &mut Active| active.idle != IdleClock::Elsewhere;
+            if !ends && !self.table.active_of(index).is_some_and(is_idle) {
                 self.unsweep(index);
             }
             if flags & (FULL | DRAINING) == FULL {
@@ -529,10 +532,16 @@ impl<S> Engine<S> {
     ) {
         let goes_on = self.has_bounded_end(index);
         let Some(active) = self.table.active_of(index) else { return };
-        let begins = active.queued == 0 && queued > 0;
-        if !goes_on && (queued < active.queued || begins) {
+        let (begins, moves) = (active.queued == 0 && queued > 0, queued < active.queued);
+        if moves || begins {
             // A callback may have run for long since the turn has begun.
-            active.since = Some(watcher.update_now());
+            let now = watcher.update_now();
+            if moves {
+                active.idle.note_byte(now);
+            }
+            if !goes_on {
+                active.since = Some(now);
+            }
         }
         active.queued = queued;
     }

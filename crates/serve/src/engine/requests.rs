@@ -17,6 +17,8 @@ pub(crate) enum Request {
     /// The idle time of a connection begins again.
     Idle(Id),
     IdleTimeout(Id, Option<Duration>),
+    /// The idle time of a connection has passed.
+    Idled(Id),
     /// The time of a connection is new, or it is time to look.
     Allowances,
     Option(Id, SocketOption),

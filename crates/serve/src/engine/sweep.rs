@@ -1,4 +1,15 @@
-//! The sweep: connections whose output stalls, or whose close takes too long, and the budget.
+//! The sweep: connections whose output stalls, or whose close takes too long, those that are idle
+//! while they are not read, and the budget.
+//!
+//! # Why
+//! The watcher counts the idle time of a connection while a read is in flight. An open connection
+//! can be without a read: its peer has ended its side, too much output waits for it, or it holds
+//! more than its share. Then it [`rests`], and the sweep has its idle time. For all of them it
+//! begins when they begin to rest, and begins anew with each byte of output that moves, with a
+//! resume, with a new idle time, and when the program was told of the last one. A pause stops it.
+//!
+//! Whoever finds that the time has passed only notes it ([`IdleClock::Over`]). The end of the flush
+//! acts: what the program asks of the connection in the same turn still begins the time anew.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +19,28 @@ use windlass::{Op, Watcher};
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, SWEEP};
 use crate::log::LogEvent;
+use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    Active, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, THROTTLED,
+    ABORT, Active, CONNECTING, DRAINING, ENDED, FINISHING, FULL, PAUSED, Place, READING, THROTTLED,
 };
 use crate::parts::trim::{trim, trim_queue};
-use crate::stage::Stage;
+use crate::stage::{Stage, StageClock};
 use crate::words::cause::Cause;
+use crate::words::id::Id;
 
 /// How many connections one turn ends because they are above their share.
 const SHED: usize = 64;
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;
+
+/// Whether a connection is open, and no read of it is in flight, although the program has not
+/// paused it.
+pub(crate) fn rests<S>(place: &Place<S>) -> bool {
+    place.flags & (READING | PAUSED | CONNECTING | ABORT) == 0
+        && place.flags & (ENDED | FULL | THROTTLED) != 0
+        && place.stage.clock() == StageClock::OfOpen
+}
 
 impl<S> Engine<S> {
     /// Puts a connection into the list that the sweep looks at.
@@ -41,11 +62,54 @@ impl<S> Engine<S> {
     pub(crate) fn unsweep(&mut self, index: u32) {
         let Some(active) = self.table.active_of(index) else { return };
         let Some(at) = active.swept.take() else { return };
+        active.idle = IdleClock::Elsewhere;
         self.clocks.swept.swap_remove(at as usize);
         if let Some(&moved) = self.clocks.swept.get(at as usize)
             && let Some(active) = self.table.active_of(moved)
         {
             active.swept = Some(at);
+        }
+    }
+
+    /// The idle time of a connection that rests is the sweep's from now on.
+    pub(crate) fn begin_rest<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        self.sweep_later(watcher, index);
+        let active = self.activate(index);
+        if active.idle == IdleClock::Elsewhere {
+            active.idle = IdleClock::Since(watcher.update_now());
+        }
+    }
+
+    /// Begins the idle time of a connection anew, whoever counts it.
+    pub(crate) fn begin_idle_anew<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        if let Some(active) = self.table.active_of(index) {
+            active.idle = IdleClock::Elsewhere;
+        }
+        if rests(self.table.place(index)) {
+            self.begin_rest(watcher, index);
+        }
+    }
+
+    /// The idle time of a connection has passed. The end of the flush decides.
+    pub(crate) fn idle_time_passed<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        self.sweep_later(watcher, index);
+        self.activate(index).idle = IdleClock::Over;
+        self.request(Request::Idled(self.table.id(index)));
+        // A read that was idle has ended. The connection may go on.
+        self.dirty(index);
+    }
+
+    /// Ends a connection that was idle, or tells the program, if nothing in this turn has begun its
+    /// time anew.
+    pub(crate) fn end_idle<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let Some(place) = self.table.get(id) else { return };
+        let goes_on = place.flags & PAUSED != 0 || place.is_to_end();
+        let reads = place.flags & READING != 0;
+        let Some(active) = self.table.active_of(id.index()) else { return };
+        if active.idle == IdleClock::Over && !goes_on {
+            self.limit_reached(watcher, id.index(), Cause::Idle);
+        } else if reads || goes_on {
+            active.idle = IdleClock::Elsewhere;
         }
     }
 
@@ -134,6 +198,7 @@ impl<S> Engine<S> {
     fn look<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, now: Instant) {
         let place = self.table.place(index);
         let (flags, stage, source) = (place.flags, place.stage, place.source);
+        let rests = rests(place);
         self.note_full(index);
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
@@ -141,17 +206,17 @@ impl<S> Engine<S> {
         let goes_on = self.has_bounded_end(index);
         let idle = watcher.idle_timeout(source);
         let Some(active) = self.table.active_of(index) else { return };
-        if !goes_on && queued < active.queued {
-            active.since = Some(now);
+        if queued < active.queued {
+            active.idle.note_byte(now);
+            if !goes_on {
+                active.since = Some(now);
+            }
         }
         active.queued = queued;
         let past = active.since.map_or_else(Default::default, |since| now - since);
+        let is_idle = rests && active.idle.has_passed(now, idle);
         self.recharge(index);
         let is_past = |limit: Option<Duration>| limit.is_some_and(|limit| past >= limit);
-        // What is paused, or held back, waits for the program.
-        let is_over = stage == Stage::HalfClosed && flags & ENDED != 0;
-        let is_stopped = flags & (THROTTLED | READING) == THROTTLED;
-        let is_idle = flags & PAUSED == 0 && (is_over || is_stopped);
         if ends && past >= limits.close {
             if stage == Stage::Leaving && self.call_off_move(index) {
                 return;
@@ -161,10 +226,8 @@ impl<S> Engine<S> {
             self.fail(watcher, index, cause);
         } else if !ends && queued > 0 && is_past(limits.write_stall) {
             self.fail(watcher, index, Cause::WriteStall);
-        } else if !ends && is_idle && is_past(idle) {
-            // The program may let it go on.
-            self.activate(index).since = Some(now);
-            self.limit_reached(watcher, index, Cause::Idle);
+        } else if is_idle {
+            self.idle_time_passed(watcher, index);
         } else if flags & (CONNECTING | FINISHING | DRAINING) == 0 {
             // The wait for the end of the output may have been refused, and a detach may wait for
             // it.

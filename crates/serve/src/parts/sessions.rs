@@ -93,8 +93,9 @@ pub(crate) struct Sessions {
     /// The ends of the list.
     pub(crate) first: u32,
     pub(crate) last: u32,
-    /// The timer of the first one.
+    /// The timer of the first one, and whether it has fired.
     pub(crate) timer: Option<Ticket>,
+    pub(crate) is_due: bool,
     /// The datagrams that were written in this turn.
     pub(crate) outbox: VecDeque<(Id, Buf)>,
     /// Those that are being sent, by the numbers in their tokens.
@@ -113,6 +114,7 @@ impl Default for Sessions {
             first: NIL,
             last: NIL,
             timer: None,
+            is_due: false,
             outbox: VecDeque::new(),
             in_flight: Vec::new(),
             vacant_sends: Vec::new(),

@@ -9,6 +9,7 @@ use windlass::{Buf, Source, Ticket};
 
 use crate::parts::files::Files;
 use crate::parts::heads::{CHUNK, Head, Heads};
+use crate::parts::idle::IdleClock;
 use crate::parts::kept::KeptInput;
 use crate::parts::side::StreamSide;
 use crate::parts::trim::trim;
@@ -154,6 +155,8 @@ pub(crate) struct Active {
     pub(crate) capped: u32,
     /// When its output last moved, or when its close began.
     pub(crate) since: Option<Instant>,
+    /// Its idle time, while no read of it is in flight. It stands here only if the sweep looks.
+    pub(crate) idle: IdleClock,
     /// The wait for the end of its output that is in flight.
     pub(crate) drain: Option<Ticket>,
     /// Where it stands in the list of connections that the sweep looks at.
