@@ -15,7 +15,7 @@ use windlass::driver::{Driver, OpCode};
 use windlass::net::DatagramOptions;
 use windlass::{Buf, Completions, Op, Source, Watcher};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Id, Limits, Origin, Phase, Server,
+    Action, Cause, Closed, Config, Conn, Context, Event, Handler, Id, Limits, Origin, Phase, Server,
 };
 
 every_driver! {
@@ -36,6 +36,7 @@ every_driver! {
     ids_that_take_no_limit
     a_refused_timer_is_tried_again
     the_256th_idle_time_is_counted
+    a_limit_that_is_gone_is_not_reached
     the_end_of_an_engine_leaves_no_timer
 }
 
@@ -401,6 +402,50 @@ fn the_256th_idle_time_is_counted<T: Harness>() {
     assert_eq!(l.engine.counters().option_errors, 1);
     until(&mut l, "two end after their old time, and one later", |l| l.ends.len() == 3);
     assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open); 3]);
+}
+
+/// A callback of the same turn has set another limit, has taken it away, or has paused.
+fn a_limit_that_is_gone_is_not_reached<T: Harness>() {
+    type Act<D> = fn(&mut Loop<D>, Id) -> bool;
+    let acts: [Act<T::Driver>; 3] = [
+        |l, id| l.engine.limit(id, 100 * span::<T>(), 0) && l.engine.is_limited(id),
+        |l, id| l.engine.limit(id, None, 0) && !l.engine.is_limited(id),
+        |l, id| l.engine.pause(id) && l.engine.is_limited(id),
+    ];
+    for (at, act) in acts.into_iter().enumerate() {
+        let mut l = Loop::new::<T>(config().limit_events(true));
+        let ids = [l.pair().1, l.pair().1];
+        for id in ids {
+            l.engine.limit(id, span::<T>(), 0);
+        }
+        let mut told: Vec<Id> = Vec::new();
+        let end = l.now() + 5 * span::<T>();
+        while l.now() < end {
+            l.engine.flush(&mut l.watcher);
+            let mut done = Completions::new();
+            l.watcher.wait_timeout(&mut done, span::<T>() / 100).unwrap();
+            for c in done.drain(..) {
+                let _ = l.engine.complete(&mut l.watcher, c);
+            }
+            while let Some(event) = l.engine.next_event(&mut l.watcher) {
+                let Event::LimitReached { id, cause } = event else { continue };
+                assert_eq!(cause, Cause::TooSlow);
+                assert!(!l.engine.is_limited(id), "its limit is gone");
+                told.push(id);
+                let other = ids.into_iter().find(|other| *other != id).unwrap();
+                assert!(told.len() > 1 || act(&mut l, other), "act {at}");
+            }
+        }
+        assert_eq!(told.len(), 1, "act {at}: {told:?}");
+        let other = ids.into_iter().find(|other| *other != told[0]).unwrap();
+        assert_eq!(l.engine.is_limited(other), at != 1);
+        if at == 2 {
+            // What it has used up stays used up.
+            l.engine.resume(other);
+            until(&mut l, "it is told", |l| l.told.contains(&"limit reached"));
+            assert!(!l.engine.is_limited(other));
+        }
+    }
 }
 
 fn the_end_of_an_engine_leaves_no_timer<T: Harness>() {

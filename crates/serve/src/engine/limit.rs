@@ -12,10 +12,15 @@ use crate::engine::requests::{Request, is_full};
 use crate::engine::{ALLOWANCE, Engine};
 use crate::parts::allowances::Allowance;
 use crate::parts::idle::IdleClock;
-use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, PAUSED, STOPPED};
+use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, PAUSED, Place, STOPPED};
 use crate::stage::{Stage, StageClock};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
+
+/// Whether the time of the peer counts.
+fn is_read<S>(place: &Place<S>) -> bool {
+    place.stage.clock() == StageClock::OfOpen && place.flags & (ENDED | STOPPED | ABORT) == 0
+}
 
 /// How many connections one turn looks at.
 const AT_ONCE: usize = 1024;
@@ -233,11 +238,8 @@ impl<S> Engine<S> {
         while at > stop {
             at -= 1;
             let Some(id) = self.clocks.allowances.id_at(at) else { continue };
-            let place = self.table.place(id.index());
-            let runs = place.stage.clock() == StageClock::OfOpen
-                && place.flags & (ENDED | STOPPED | ABORT) == 0;
+            let runs = is_read(self.table.place(id.index()));
             if self.clocks.allowances.look(at, now, runs) {
-                self.unlimit(id.index());
                 self.limit_reached(watcher, id.index(), Cause::TooSlow);
             }
         }
@@ -259,19 +261,21 @@ impl<S> Engine<S> {
         cause: Cause,
     ) {
         if !self.config.limit_events {
+            self.unlimit(index);
             return self.fail(watcher, index, cause);
         }
         self.told.pending.push_back(Pending::LimitReached(self.table.id(index), cause));
     }
 
     /// Whether a connection that has reached a limit is still to be told of it: what the program
-    /// has done meanwhile may have begun its time anew.
+    /// has done meanwhile may have begun its time anew. One that leaves or is paused keeps its
+    /// limit.
     pub(crate) fn is_beyond_limit(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get(id) else { return false };
         let waits = place.is_to_end() || place.flags & PAUSED != 0;
         let index = id.index();
+        let Some(active) = self.table.active_of(index) else { return false };
         if cause == Cause::Idle {
-            let Some(active) = self.table.active_of(index) else { return false };
             if active.idle != IdleClock::Over {
                 return false;
             }
@@ -279,6 +283,78 @@ impl<S> Engine<S> {
             self.dirty(index); // It reads or rests again.
             return !waits;
         }
-        !waits
+        let Some(at) = active.limited else { return false };
+        let is_told = !waits && self.clocks.allowances.has_none_left(at);
+        if is_told {
+            self.unlimit(index);
+        }
+        is_told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass::net::ListenOptions;
+    use windlass::sim::Sim;
+    use windlass::{Completions, Op};
+
+    use super::*;
+    use crate::words::config::Config;
+    use crate::words::event::Event;
+    use crate::words::limits::Limits;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// One turn, and its events.
+    fn turn(watcher: &mut Watcher, engine: &mut Engine<()>) -> Vec<Event<()>> {
+        let (mut done, mut told) = (Completions::new(), Vec::new());
+        watcher.wait_timeout(&mut done, SECOND / 10).unwrap();
+        for c in done.drain(..) {
+            let _ = engine.complete(watcher, c);
+        }
+        while let Some(event) = engine.next_event(watcher) {
+            told.push(event);
+        }
+        engine.flush(watcher);
+        told
+    }
+
+    /// The event was dropped while the connection left, and its limit was gone.
+    #[test]
+    fn a_move_that_is_called_off_keeps_what_the_peer_has_used_up() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let limits = Limits::new().close(SECOND).write_stall(None).idle(None);
+        let mut engine = Engine::<()>::new(Config::new().limits(limits).limit_events(true));
+        engine.set_thread();
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+        let address = watcher.local_address(engine.listeners()[0]).unwrap();
+        let (client, _) = watcher.connect([address], Default::default()).unwrap();
+        while engine.ids().next().is_none() {
+            turn(&mut watcher, &mut engine);
+        }
+        let id = engine.ids().next().expect("it is open");
+        turn(&mut watcher, &mut engine);
+        assert!(engine.limit(id, SECOND, 0) && engine.let_move(id, |state| Box::new(state)));
+        while !engine.told.pending.iter().any(|one| matches!(one, Pending::LimitReached(..))) {
+            turn(&mut watcher, &mut engine);
+        }
+        engine.write(id, vec![7; 200 << 10]).unwrap();
+        assert!(engine.begin_move(id));
+        // It has no end in time.
+        let start = watcher.now();
+        while engine.is_moving(id) {
+            assert!(turn(&mut watcher, &mut engine).is_empty());
+            assert!(watcher.now() - start < 10 * SECOND);
+        }
+        assert!(engine.is_limited(id), "the limit is there");
+        watcher.submit(Op::read(client).multishot()).unwrap();
+        let mut told = Vec::new();
+        while told.is_empty() {
+            told = turn(&mut watcher, &mut engine);
+            assert!(watcher.now() - start < 10 * SECOND);
+        }
+        let Event::LimitReached { cause, .. } = told[0] else { panic!("{told:?}") };
+        assert!(cause == Cause::TooSlow && !engine.is_limited(id));
     }
 }

@@ -31,7 +31,8 @@ impl Allowance {
         Allowance { id, span, left: span, least_rate, bytes: 0, looked: None }
     }
 
-    /// Takes the time since the last look off, if the clock has run at both; true if none is left.
+    /// Takes the time since the last look off, if the clock has run at both; true if it runs, and
+    /// none is left.
     fn is_used_up(&mut self, now: Instant, runs: bool) -> bool {
         let before = std::mem::replace(&mut self.looked, runs.then_some(now));
         let bytes = std::mem::take(&mut self.bytes);
@@ -42,7 +43,7 @@ impl Allowance {
         let spent = before.filter(|_| runs).map_or(Duration::ZERO, |before| now - before);
         let left = self.left.saturating_add(gained).saturating_sub(spent);
         self.left = left.min(self.span);
-        left.is_zero()
+        runs && left.is_zero()
     }
 }
 
@@ -93,6 +94,11 @@ impl Allowances {
     /// Looks at the connection at a place, whose clock runs or stands; true if it has no time left.
     pub(crate) fn look(&mut self, at: usize, now: Instant, runs: bool) -> bool {
         self.list[at].is_used_up(now, runs)
+    }
+
+    /// Whether the last look has found that the connection at a place has no time left.
+    pub(crate) fn has_none_left(&self, at: u32) -> bool {
+        self.list[at as usize].left.is_zero()
     }
 
     pub(crate) fn len(&self) -> usize {

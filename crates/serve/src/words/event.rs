@@ -50,6 +50,10 @@ pub enum Event<S> {
     /// [`Config::limit_events`](crate::Config::limit_events). The program writes a last answer or
     /// a ping, for example, sets another [limit](Engine::limit), or ends the connection. If it does
     /// nothing, an idle time begins again, and the limit of [`Engine::limit`] is gone.
+    ///
+    /// The event does not come if the program sets another time, takes it away or pauses the
+    /// connection before, in a callback of the same turn for example. With a pause, what the peer
+    /// has used up of its time stays used up, and the event follows the resume.
     LimitReached {
         /// The connection.
         id: Id,
