@@ -36,6 +36,9 @@ every_driver! {
     ids_that_take_no_limit
     a_refused_timer_is_tried_again
     the_256th_idle_time_is_counted
+    short_pauses_stop_the_time
+    a_pause_for_each_piece_leaves_no_time_out
+    much_output_stops_the_time
     a_limit_that_is_gone_is_not_reached
     the_end_of_an_engine_leaves_no_timer
 }
@@ -402,6 +405,79 @@ fn the_256th_idle_time_is_counted<T: Harness>() {
     assert_eq!(l.engine.counters().option_errors, 1);
     until(&mut l, "two end after their old time, and one later", |l| l.ends.len() == 3);
     assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open); 3]);
+}
+
+/// A pause between two looks of the engine counted as time of the peer.
+fn short_pauses_stop_the_time<T: Harness>() {
+    let mut l = new::<T>();
+    let (_client, id) = l.pair();
+    let start = l.now();
+    l.engine.limit(id, span::<T>(), 0);
+    l.engine.flush(&mut l.watcher);
+    // A look comes each `step`. The reads are open around it.
+    let step = (span::<T>() / 16).max(Duration::from_millis(100)) / 32 * 15;
+    let around = step / 47;
+    let mut paused = Duration::ZERO;
+    let most = span::<T>() * if T::VIRTUAL { 100 } else { 10 };
+    while l.ends.is_empty() && l.now() - start < most {
+        run_for(&mut l, around);
+        l.engine.pause(id);
+        l.engine.flush(&mut l.watcher);
+        let pause = l.now();
+        l.run_for(step - 2 * around);
+        paused += l.now() - pause;
+        l.engine.resume(id);
+        run_for(&mut l, around);
+    }
+    let open = l.now() - start - paused;
+    assert!(l.ends.is_empty() || open >= span::<T>(), "it was read for {open:?}");
+}
+
+/// A program pauses for each piece, and a peer sends one piece after the other, slowly.
+fn a_pause_for_each_piece_leaves_no_time_out<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    let start = l.now();
+    l.engine.limit(id, span::<T>(), 0);
+    let piece = span::<T>() / 100;
+    let mut paused = Duration::ZERO;
+    while l.ends.is_empty() {
+        assert!(l.now() - start < 50 * span::<T>() + common::PATIENCE, "it goes on for ever");
+        let _ = l.watcher.submit(Op::write(client, "x"));
+        run_for(&mut l, piece);
+        l.engine.pause(id);
+        let pause = l.now();
+        run_for(&mut l, piece / 100);
+        l.engine.resume(id);
+        l.engine.flush(&mut l.watcher);
+        paused += l.now() - pause;
+    }
+    assert_eq!(l.ends[0].0, Cause::TooSlow);
+    let took = l.now() - start;
+    assert!(took >= span::<T>());
+    // In virtual time no wait is longer than it was to be.
+    let late = span::<T>() / 16 + paused + piece;
+    assert!(!T::VIRTUAL || took <= span::<T>() + late, "{took:?}");
+}
+
+/// And so did a stop because of much output.
+fn much_output_stops_the_time<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    l.engine.limit(id, span::<T>(), 0);
+    run_for(&mut l, span::<T>() / 2);
+    let _ = l.engine.write(id, vec![0; 4 << 20]);
+    run_for(&mut l, 3 * span::<T>());
+    if !l.engine.is_full(id) {
+        // A busy machine was too late with the write.
+        return assert!(!T::VIRTUAL && l.ends[0].0 == Cause::TooSlow);
+    }
+    assert!(l.ends.is_empty(), "{:?}", l.ends);
+    l.watcher.submit(Op::read(client).multishot().token(9)).unwrap();
+    let start = l.now();
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    assert_eq!(l.ends[0].0, Cause::TooSlow);
+    assert!(!T::VIRTUAL || l.now() - start >= span::<T>() * 3 / 8, "{:?}", l.now() - start);
 }
 
 /// A callback of the same turn has set another limit, has taken it away, or has paused.

@@ -91,8 +91,8 @@ impl<S> Engine<S> {
     /// The end is late by at most a sixteenth of `span`, or by 100 ms if that is longer, and never
     /// early. The time does not count in which the reads of the connection are stopped: by
     /// [`pause`](Engine::pause), because it has too much output or memory, or because its peer has
-    /// shut down its output. Each such stop can make the end late once more. The idle time goes on
-    /// beside this limit. A connection that moves to a loop leaves its limit behind.
+    /// shut down its output. The idle time goes on beside this limit. A connection that moves to a
+    /// loop leaves its limit behind.
     ///
     /// A connection with such a limit has an entry of 80 bytes, and the memory that another one has
     /// only while output waits. One without a limit costs nothing. A turn looks at 1024 at most.
@@ -250,6 +250,25 @@ impl<S> Engine<S> {
         self.clocks.allowances.timer = submitted.as_ref().ok().map(|&timer| (timer, step));
         if is_full(submitted) {
             self.ask_for_allowances();
+        }
+    }
+
+    /// The reads of a connection have stopped or go on. What its peer has left of its time counts
+    /// only while it is read, however short the stops are.
+    pub(crate) fn note_reads(&mut self, index: u32) {
+        if self.table.place(index).flags & LIMITED != 0 {
+            self.request(Request::Reads(self.table.id(index)));
+        }
+    }
+
+    pub(crate) fn reads_changed<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
+        let Some(runs) = self.table.get(id).map(is_read) else { return };
+        let Some(active) = self.table.active_of(id.index()) else { return };
+        if let Some(at) = active.limited {
+            // They have stopped in this turn, so not before its wait has ended.
+            let stop = watcher.now();
+            let start = runs.then(|| watcher.update_now());
+            self.clocks.allowances.reads_changed(at, stop, start);
         }
     }
 

@@ -616,6 +616,7 @@ impl<S> Engine<S> {
                     }
                 }
                 Request::Idled(id) => self.end_idle(watcher, id),
+                Request::Reads(id) => self.reads_changed(watcher, id),
                 Request::IdleTimeout(id, span) => self.set_idle_timeout_of(watcher, id, span),
                 Request::Allowances => self.look_at_allowances(watcher),
                 Request::Connect(id, ..) | Request::Attach(id, _)

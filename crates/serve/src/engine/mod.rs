@@ -474,6 +474,7 @@ impl<S> Engine<S> {
     pub fn pause(&mut self, id: Id) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= PAUSED;
+        self.note_reads(id.index());
         true
     }
 
@@ -486,6 +487,7 @@ impl<S> Engine<S> {
             if let Some(active) = self.table.active_of(id.index()) {
                 active.idle = IdleClock::Elsewhere;
             }
+            self.note_reads(id.index());
             if flags & HELD != 0 {
                 self.told.pending.push_back(Pending::Held(id));
             }

@@ -486,7 +486,7 @@ impl<S> Engine<S> {
         let place = self.table.place_mut(index);
         let was_full = place.flags & FULL != 0;
         if self.is_full_with(index, most.max(queued), limits.high, limits.files - 1) {
-            self.table.place_mut(index).flags |= FULL;
+            self.fill(index);
         }
         let flags = self.table.place(index).flags;
         if queued == 0 {
@@ -553,7 +553,16 @@ impl<S> Engine<S> {
         let Some(active) = self.table.active_of(index) else { return };
         let most = active.queued + active.corked;
         if self.is_full_with(index, most, limits.high, limits.files - 1) {
-            self.table.place_mut(index).flags |= FULL;
+            self.fill(index);
+        }
+    }
+
+    /// The reads of a connection stop: too much output waits for it.
+    fn fill(&mut self, index: u32) {
+        let place = self.table.place_mut(index);
+        if place.flags & FULL == 0 {
+            place.flags |= FULL;
+            self.note_reads(index);
         }
     }
 
@@ -566,6 +575,7 @@ impl<S> Engine<S> {
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
         {
             self.table.place_mut(index).flags &= !FULL;
+            self.note_reads(index);
             self.told.pending.push_back(Pending::Drained(self.table.id(index)));
         }
         if queued == 0 && self.table.active_of(index).is_some_and(|a| a.timed && a.corked == 0) {

@@ -119,6 +119,7 @@ impl<S> Engine<S> {
         } else {
             if link.push(&data) {
                 place.flags |= PAUSED;
+                self.note_reads(index);
             }
             if self.activate(index).kept.as_ref().is_some_and(|kept| !kept.is_empty()) {
                 let id = self.table.id(index);

@@ -253,6 +253,7 @@ impl<S> Engine<S> {
         let id = self.table.id(index);
         let (used, limit) = (self.memory.budget.used(), self.memory.budget.limit());
         self.dirty(index);
+        self.note_reads(index);
         let place = self.table.place_mut(index);
         if stops {
             place.flags |= THROTTLED;

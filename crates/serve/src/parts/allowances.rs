@@ -31,6 +31,13 @@ impl Allowance {
         Allowance { id, span, left: span, least_rate, bytes: 0, looked: None }
     }
 
+    /// The reads stop: takes the time until then off.
+    fn stop(&mut self, now: Instant) {
+        if let Some(before) = self.looked.take() {
+            self.left = self.left.saturating_sub(now - before);
+        }
+    }
+
     /// Takes the time since the last look off, if the clock has run at both; true if it runs, and
     /// none is left.
     fn is_used_up(&mut self, now: Instant, runs: bool) -> bool {
@@ -94,6 +101,13 @@ impl Allowances {
     /// Looks at the connection at a place, whose clock runs or stands; true if it has no time left.
     pub(crate) fn look(&mut self, at: usize, now: Instant, runs: bool) -> bool {
         self.list[at].is_used_up(now, runs)
+    }
+
+    /// The reads of the connection at a place have stopped, and may have begun again.
+    pub(crate) fn reads_changed(&mut self, at: u32, stop: Instant, start: Option<Instant>) {
+        let one = &mut self.list[at as usize];
+        one.stop(stop);
+        one.looked = start;
     }
 
     /// Whether the last look has found that the connection at a place has no time left.
