@@ -31,6 +31,8 @@ pub enum Needs {
     Seccomp,
     /// Unix sockets that keep boundaries.
     Seqpacket,
+    /// The program `openssl`, version 3 or later.
+    Openssl,
     /// A limit of some ten thousand descriptors.
     Descriptors,
     /// Mechanisms that no machine must have: a later kernel, a manual setting.
@@ -51,6 +53,7 @@ impl Needs {
             Needs::Root => "root",
             Needs::Seccomp => "seccomp",
             Needs::Seqpacket => "seqpacket",
+            Needs::Openssl => "openssl",
             Needs::Descriptors => "descriptors",
             Needs::Luck => "luck",
         }

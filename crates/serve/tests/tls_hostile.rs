@@ -436,13 +436,18 @@ fn replayed_and_reordered_records_are_refused() {
 #[test]
 fn what_comes_in_front_of_an_error_is_whole() {
     let (server, client) = both(Version::ALL);
-    let mut pair = Pair::open(&server, &client);
-    pair.client.write_all(b"whole", &mut pair.to_server).unwrap();
-    pair.to_server.extend(record(DATA, &[0; 40]));
-    let fed = pair.server.feed(&mut pair.to_server);
-    assert!(matches!(fed.result, Err(Error::BadRecord)));
-    assert_eq!(&pair.to_server[..fed.plain], b"whole");
-    assert!(pair.server.has_output());
+    for len in [5, 10_000, 50_000] {
+        for bad in [record(DATA, &[0; 40]), b"not TLS".to_vec(), vec![0; 9], vec![DATA; 9]] {
+            let mut pair = Pair::open(&server, &client);
+            let text = vec![7; len];
+            pair.client.write_all(&text, &mut pair.to_server).unwrap();
+            pair.to_server.extend(&bad);
+            let fed = pair.server.feed(&mut pair.to_server);
+            assert!(fed.result.is_err());
+            assert!(pair.to_server[..fed.plain] == text, "{len} {bad:?}: {}", fed.plain);
+            assert!(pair.server.has_output());
+        }
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig};
 use tls::{Authority, Made, Pair, noon};
+use windlass::Buf;
 use windlass_serve::tls::{Pem, Provider, Session, Tls, TlsClient, Version};
 
 #[path = "../../../tests/common/alloc.rs"]
@@ -285,6 +286,83 @@ fn a_message_allocates_no_more_than_in_the_library() {
             assert!(counts.0 <= counts.1, "{len} bytes: {counts:?}");
         }
     }
+}
+
+/// The buffers of reads from a socket to which so many bytes are written at a time.
+#[cfg(unix)]
+fn read_leases(pieces: &[&[u8]]) -> (windlass::Watcher, Vec<Buf>) {
+    use windlass::{Done, Op, Watcher};
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+    let mut watcher = Watcher::new().expect("a watcher");
+    let source = watcher.attach(ours).unwrap();
+    watcher.submit(Op::read(source).multishot()).unwrap();
+    let mut done = windlass::Completions::new();
+    let mut bufs = Vec::new();
+    for piece in pieces {
+        theirs.write_all(piece).unwrap();
+        let mut left = piece.len();
+        while left > 0 {
+            watcher.wait_timeout(&mut done, std::time::Duration::from_secs(20)).unwrap();
+            for completion in done.drain(..) {
+                let Ok(Done::Read(buf)) = completion.result else { panic!("a read") };
+                left -= buf.len();
+                bufs.push(buf);
+            }
+        }
+    }
+    (watcher, bufs)
+}
+
+/// The library copies the plain text of each record once. Nothing else is allocated.
+#[cfg(unix)]
+#[test]
+fn a_lease_becomes_plain_text_in_place() {
+    let (server, client) = both(Version::Tls13);
+    let (mut pair, ..) = pair(&server, &client);
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    pair.client.write_all(b"warm", &mut first).unwrap();
+    pair.client.write_all(&[7; 3000], &mut second).unwrap();
+    let (_watcher, bufs) = read_leases(&[&first, &second]);
+    let mut heard: Vec<u8> = Vec::with_capacity(4000);
+    for (i, buf) in bufs.into_iter().enumerate() {
+        assert!(buf.is_lease());
+        let at = buf.as_ptr();
+        let before = allocations();
+        let (plain, result) = pair.server.feed_buf(buf);
+        assert_eq!(allocations() - before, 1, "buffer {i}");
+        result.unwrap();
+        assert!(plain.is_lease() && plain.as_ptr() == at);
+        heard.extend(&*plain);
+    }
+    assert_eq!(heard, [&b"warm"[..], &[7; 3000]].concat());
+}
+
+#[test]
+fn every_kind_of_buffer_becomes_plain_text() {
+    let (server, client) = both(Version::Tls13);
+    let (mut pair, ..) = pair(&server, &client);
+    let mut records = Vec::new();
+    pair.client.write_all(&[7; 40_000], &mut records).unwrap();
+    let (first, rest) = records.split_at(16_390);
+    let (second, third) = rest.split_at(10_000);
+    let shared: Arc<[u8]> = second.into();
+    let mut heard = Vec::new();
+    for buf in [
+        Buf::from(first.to_vec()),
+        Buf::from(Arc::clone(&shared)),
+        Buf::list([Buf::from(third.to_vec()), Buf::from("not TLS")]),
+    ] {
+        let (plain, result) = pair.server.feed_buf(buf);
+        heard.extend(plain.into_vec());
+        if heard.len() < 40_000 {
+            result.unwrap();
+        } else {
+            // What is in front of an error is whole.
+            assert!(matches!(result, Err(windlass_serve::tls::Error::BadMessage(_))), "{result:?}");
+        }
+    }
+    assert!(heard == [7; 40_000]);
+    assert_eq!(*shared, *second, "nobody has changed it");
 }
 
 #[test]

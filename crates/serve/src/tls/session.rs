@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::IoSlice;
 
+use windlass::Buf;
+
 use super::adapter::{PIECE, READ_SIZE, Wire};
 use super::certificate::CertificateInfo;
 use super::client::TlsClient;
@@ -18,7 +20,8 @@ const NO_CERTIFICATE_FOUND: &str = "no server certificate chain resolved";
 /// One end of a connection with TLS: bytes in, bytes out, and no I/O.
 ///
 /// - What the peer sends goes into [`feed`](Session::feed), in pieces of any size. Its plain text
-///   takes the place of the input. [`feed_into`](Session::feed_into) appends it to a vector.
+///   takes the place of the input. [`feed_buf`](Session::feed_buf) does the same in a [`Buf`], and
+///   [`feed_into`](Session::feed_into) appends it to a vector.
 /// - What has to go to the peer comes from [`take_output`](Session::take_output): the handshake,
 ///   tickets, answers to changes of keys, and the alert that says why the session has failed. So
 ///   call it after each `feed`, also one that returns an error, and at the begin of a client.
@@ -235,6 +238,34 @@ impl Session {
         result
     }
 
+    /// Takes bytes of the peer, and returns the plain text in them: in the memory of the input, if
+    /// nobody else has a part of it. So a lease of a read becomes plain text without an allocation.
+    /// What has no room there, because a record began in an earlier input, comes as a second part
+    /// in memory of its own ([`Buf::list`]). Bytes behind `close_notify` are lost: use
+    /// [`feed`](Session::feed) where they matter.
+    ///
+    /// The plain text is whole also if the session has failed.
+    pub fn feed_buf(&mut self, input: Buf) -> (Buf, Result<(), TlsError>) {
+        let (plain, result) = match input.into_lease_mut() {
+            Ok(mut lease) => {
+                let fed = self.feed(&mut lease);
+                (Buf::from(lease).slice(..fed.plain), fed.result)
+            }
+            Err(input) => {
+                let mut bytes = input.into_vec();
+                let fed = self.feed(&mut bytes);
+                bytes.truncate(fed.plain);
+                (Buf::from(bytes), fed.result)
+            }
+        };
+        if self.plain_len() == 0 {
+            return (plain, result);
+        }
+        let mut rest = Vec::new();
+        self.take_plain(&mut rest);
+        (Buf::list([plain, Buf::from(rest)]), result)
+    }
+
     /// Takes the rest of one record, or what there is of it. Zero says that nothing can be taken.
     fn step(&mut self, input: &[u8]) -> Result<usize, TlsError> {
         self.check()?;
@@ -288,7 +319,9 @@ impl Session {
         let mut then = self.records;
         then.pass(&input[..most]);
         let has_grown = then.longest() > READ_SIZE;
-        let ahead = usize::from(has_grown && then.is_between() && input.len() > most);
+        // Not the begin of what is no record: its error must not come before this record's text.
+        let is_record = input.get(most).is_some_and(|kind| (20..=23).contains(kind));
+        let ahead = usize::from(has_grown && then.is_between() && is_record);
         let given = usize::from(self.is_ahead);
         match self.wire.feed(&input[given..most + ahead]) {
             Ok(count) => {
