@@ -162,7 +162,8 @@ impl Shared {
         }
     }
 
-    /// Queues a command; it comes back if the loop is over.
+    /// Queues a command. It comes back if the loop is over, and a wake or a close if the id is
+    /// stale.
     pub(crate) fn post(&self, command: Command) -> Result<(), Command> {
         let mut inbox = self.lock();
         let begins = matches!(command, Command::Dial(_) | Command::AddListener(_));
@@ -176,6 +177,12 @@ impl Shared {
             inbox.accepted += 1;
         }
         inbox.stops |= matches!(command, Command::Stop);
+        // Under the lock: a connection that moves takes what is in the inbox for it along.
+        if let Command::Wake(id) | Command::Close(id) = &command
+            && !self.heads.contains(*id)
+        {
+            return Err(command);
+        }
         if let Command::Wake(id) = &command
             && !inbox.waking.insert(id.number())
         {

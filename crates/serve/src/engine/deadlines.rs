@@ -156,6 +156,7 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get(id) else { return };
         let (index, flags) = (id.index(), place.flags);
         let is_over = place.stage >= Stage::Leaving;
+        self.owe(id, |owed| owed.late[kind as usize] = true);
         match kind {
             Kind::Read if is_over || flags & ENDED != 0 => {}
             Kind::Read => match self.table.session(id) {

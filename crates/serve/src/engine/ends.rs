@@ -44,7 +44,8 @@ impl<S> Engine<S> {
     pub(crate) fn close_as(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get_mut(id) else { return false };
         if place.stage == Stage::Ended {
-            return false; // the program has its descriptor
+            // The program has its descriptor, or another loop gets it.
+            return cause == Cause::Closed && self.owe_close(id);
         }
         let leaves = place.stage == Stage::Leaving;
         if place.flags & CONNECTING != 0 {

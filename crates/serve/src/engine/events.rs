@@ -373,7 +373,7 @@ impl<S: Default> Engine<S> {
                         return Some(Event::Wake { id });
                     }
                 }
-                Pending::Drained(_) => {}
+                Pending::Drained(id) => self.owe(id, |owed| owed.drained = true),
                 Pending::LimitReached(id, cause) => {
                     if self.is_beyond_limit(id, cause) {
                         return Some(Event::LimitReached { id, cause });
@@ -409,6 +409,7 @@ impl<S: Default> Engine<S> {
                 }
                 Pending::Detached(parts) => {
                     let (id, handle, undelivered, eof) = *parts;
+                    self.note_owed(id);
                     // The state stays in the table until here.
                     let state = self.table.remove(id.index())?;
                     self.count_load(-1);

@@ -1,14 +1,18 @@
 //! Connections that a thread of their own hands to a loop.
 
-use windlass::driver::Driver;
+use std::time::Duration;
+
+use windlass::driver::{Deadline, Driver};
 use windlass::{Source, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::handles::threads::Rest;
+use crate::inbox::Command;
 use crate::log::LogEvent;
-use crate::parts::moves::{Move, Moved, Pack, Parts};
-use crate::parts::table::{CONNECTING, ENDED, HELD, PAUSED, WOKEN};
+use crate::parts::deadlines::Kind;
+use crate::parts::moves::{Move, Moved, Owed, Pack, Parts};
+use crate::parts::table::{CONNECTING, ENDED, FULL, HELD, PAUSED, WOKEN};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -22,7 +26,7 @@ impl<S> Engine<S> {
             return false;
         }
         if self.leaving.moves.iter().all(|one| one.id != id) {
-            self.leaving.moves.push(Move { id, pack, begun: None });
+            self.leaving.moves.push(Move { id, pack, begun: None, owed: Owed::default() });
         }
         true
     }
@@ -94,6 +98,15 @@ impl<S> Engine<S> {
         if self.entrance.refuses || one.begun.take().is_none() {
             return false;
         }
+        let owed = std::mem::take(&mut one.owed);
+        if owed.drained {
+            self.told.pending.push_back(Pending::Drained(id));
+        }
+        for kind in [Kind::Read, Kind::Write] {
+            if owed.late[kind as usize] {
+                self.set_deadline_of(id, kind, Some(Deadline::After(Duration::ZERO)));
+            }
+        }
         let place = self.table.place_mut(index);
         place.advance(Step::CalledOff);
         if place.flags & ENDED != 0 {
@@ -112,12 +125,52 @@ impl<S> Engine<S> {
         true
     }
 
+    /// What a connection is owed that is about to move; `None` if it is not.
+    fn owed(&mut self, id: Id) -> Option<&mut Owed> {
+        let is_it = |one: &&mut Move<S>| one.id == id && one.begun.is_some();
+        self.leaving.moves.iter_mut().find(is_it).map(|one| &mut one.owed)
+    }
+
+    /// An event of a connection cannot be told now.
+    pub(crate) fn owe(&mut self, id: Id, note: impl FnOnce(&mut Owed)) {
+        self.owed(id).map(note);
+    }
+
+    /// A connection is to close whose descriptor has left. False if it does not move.
+    pub(crate) fn owe_close(&mut self, id: Id) -> bool {
+        let owed = self.owed(id);
+        owed.map(|owed| owed.close = true).is_some()
+    }
+
+    /// A connection has left. Its place still says what it is owed.
+    pub(crate) fn note_owed(&mut self, id: Id) {
+        let flags = self.table.place(id.index()).flags;
+        if let Some(owed) = self.owed(id) {
+            owed.drained |= flags & FULL != 0;
+            owed.wake |= flags & WOKEN != 0;
+        }
+    }
+
     /// Forgets a connection that has ended or was detached. `Some` if it is to move: how to make
-    /// its state one for another thread, and whether its program knows the end of the input.
-    pub(crate) fn take_move(&mut self, id: Id) -> Option<(Pack<S>, bool)> {
+    /// its state one for another thread, whether its program knows the end of the input, and what
+    /// it is owed.
+    pub(crate) fn take_move(&mut self, id: Id) -> Option<(Pack<S>, bool, Owed)> {
         let at = self.leaving.moves.iter().position(|one| one.id == id)?;
-        let one = self.leaving.moves.swap_remove(at);
-        one.begun.map(|ended| (one.pack, ended))
+        let Move { pack, begun, mut owed, .. } = self.leaving.moves.swap_remove(at);
+        let ended = begun?;
+        // The id is stale: what other threads have asked for is here, and they ask for no more.
+        for pending in &self.told.pending {
+            if let Pending::Command(command) = pending {
+                owed.wake |= matches!(command, Command::Wake(of) if *of == id);
+                owed.close |= matches!(command, Command::Close(of) if *of == id);
+            }
+        }
+        if let Some(shared) = &self.outside.shared {
+            let inbox = shared.lock();
+            owed.wake |= inbox.waking.contains(&id.number());
+            owed.close |= inbox.closing.contains(&id.number());
+        }
+        Some((pack, ended, owed))
     }
 
     /// Counts a move, which was counted as a detach.
@@ -144,7 +197,7 @@ impl<S> Engine<S> {
         moved: Parts,
         state: S,
     ) -> Result<Id, S> {
-        let Parts { from, handle, undelivered, ended } = moved;
+        let Parts { from, handle, undelivered, ended, owed } = moved;
         if !self.table.has_room() {
             self.count_load(-1);
             return Err(state);
@@ -171,6 +224,15 @@ impl<S> Engine<S> {
         if self.entrance.refuses {
             self.close_as(id, Cause::Shutdown);
         }
+        if owed.close {
+            self.close(id);
+        }
+        if owed.wake {
+            self.wake(id);
+        }
+        if owed.drained {
+            self.told.pending.push_back(Pending::Drained(id));
+        }
         self.dirty(id.index());
         Ok(id)
     }
@@ -178,13 +240,12 @@ impl<S> Engine<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use windlass::net::ListenOptions;
     use windlass::sim::Sim;
     use windlass::{Completions, Op};
 
     use super::*;
+    use crate::stage::Stage;
     use crate::words::config::Config;
     use crate::words::event::Event;
     use crate::words::limits::Limits;
@@ -288,6 +349,47 @@ mod tests {
         }
         told.sort_unstable();
         assert_eq!(told, ["data", "data", "wake"]);
+    }
+
+    /// It passed without an effect while the connection left, and then the connection stayed.
+    #[test]
+    fn a_called_off_move_keeps_its_deadline() {
+        let (mut watcher, mut engine, _client, id) = leaving();
+        assert!(engine.set_read_deadline(id, Deadline::After(Duration::ZERO)));
+        engine.flush(&mut watcher);
+        let (mut told, start) = (Vec::new(), watcher.now());
+        while told.is_empty() {
+            assert!(watcher.now() - start < Duration::from_secs(60));
+            told = turn(&mut watcher, &mut engine);
+            assert!(told.is_empty() || engine.rest() != Rest::Leaves);
+        }
+        assert_eq!((told, engine.counters().ends.read_timeout), (vec!["end"], 1));
+    }
+
+    /// The answer was true, or none, and the connection moved without them.
+    #[test]
+    fn what_is_asked_of_a_connection_that_has_left_goes_along() {
+        for by_thread in [false, true] {
+            let (mut watcher, mut engine, client, id) = leaving();
+            let remote = engine.remote(&mut watcher);
+            let read = Op::read_exact(client, Vec::with_capacity(30 << 20), 30 << 20);
+            watcher.submit(read).unwrap();
+            while engine.table.place(id.index()).stage != Stage::Ended {
+                assert_eq!(turn(&mut watcher, &mut engine), [""; 0]);
+            }
+            if by_thread {
+                // A message is in front of one of them.
+                assert!(remote.wake(id) && remote.post(0, 7).is_ok());
+                engine.look_into_inbox();
+                assert!(remote.close(id));
+            } else {
+                assert!(engine.wake(id) && engine.close(id));
+            }
+            while !matches!(engine.next_event(&mut watcher), Some(Event::Detached { .. })) {}
+            assert!(!remote.wake(id) && !remote.close(id), "it is stale");
+            let (_, _, owed) = engine.take_move(id).expect("it moves");
+            assert!(owed.wake && owed.close && owed.drained, "by a thread: {by_thread}");
+        }
     }
 
     /// A half-close and a detach answered true, and the connection moved without them.

@@ -60,7 +60,7 @@ impl Remote {
     pub fn wake(&self, id: Id) -> bool {
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return false };
-        shared.heads.contains(id) && shared.post(Command::Wake(id)).is_ok()
+        shared.post(Command::Wake(id)).is_ok()
     }
 
     /// Writes to a connection, as [`Engine::write`].
@@ -199,7 +199,7 @@ impl Remote {
     pub fn close(&self, id: Id) -> bool {
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return false };
-        shared.heads.contains(id) && shared.post(Command::Close(id)).is_ok()
+        shared.post(Command::Close(id)).is_ok()
     }
 
     /// Shuts the whole server down, as [`Action::Shutdown`](crate::Action::Shutdown) does. An

@@ -15,6 +15,21 @@ pub(crate) struct Move<S> {
     pub(crate) pack: Pack<S>,
     /// Whether it is about to: `Some` with whether its program knows the end of the input already.
     pub(crate) begun: Option<bool>,
+    /// What was promised, and could not be done since then.
+    pub(crate) owed: Owed,
+}
+
+/// What comes behind a move, on the loop or, if it is called off, where the connection is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Owed {
+    /// The program has seen much output, and less of it waits now.
+    pub(crate) drained: bool,
+    /// A wake that the program or another thread has asked for.
+    pub(crate) wake: bool,
+    /// A close that came when the connection had left its thread.
+    pub(crate) close: bool,
+    /// Its read and its write deadline have passed. They stay behind in a move.
+    pub(crate) late: [bool; 2],
 }
 
 /// A connection on its way to a loop, with its state.
@@ -32,4 +47,5 @@ pub(crate) struct Parts {
     pub(crate) undelivered: Vec<Buf>,
     /// The program knows the end of the input.
     pub(crate) ended: bool,
+    pub(crate) owed: Owed,
 }

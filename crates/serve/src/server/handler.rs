@@ -458,8 +458,10 @@ impl<S> Conn<'_, S> {
     ///
     /// The loop with the fewest connections gets it, with its state and the data that was not
     /// delivered. That loop calls [`Handler::moved`]. The connection has a new id, and no write or
-    /// wake finds it by the old one. It is not paused there, and has no deadlines: `moved` can set
-    /// them again.
+    /// wake finds it by the old one. A wake or a close of before, and a [`Handler::drained`] that
+    /// [`is_full`](Conn::is_full) has promised, come behind `moved`. The connection is not paused
+    /// there, and has no deadlines, limit, idle time or charge of the program: `moved` can set them
+    /// again. If the move is called off, it keeps all of them.
     ///
     /// ```
     /// use windlass::Buf;

@@ -409,12 +409,12 @@ impl<H: Handler> ServerLoop<H> {
                 self.call_without(|handler, context| handler.closed(context, closed));
             }
             Event::Detached { id, handle, mut undelivered, eof, state } => {
-                if let Some((pack, ended)) = self.engine.take_move(id) {
+                if let Some((pack, ended, owed)) = self.engine.take_move(id) {
                     if eof && !ended {
                         undelivered.push(Buf::default());
                     }
                     let state = pack(state);
-                    let parts = Parts { from: id, handle, undelivered, ended };
+                    let parts = Parts { from: id, handle, undelivered, ended, owed };
                     return self.hand_over(Moved { parts, state });
                 }
                 let detached = Detached { id, handle, undelivered, eof, state };
