@@ -149,17 +149,23 @@ impl Shared {
         self.budget.change(bytes + BOOKKEEPING, 0);
     }
 
-    /// Gives the loop a connection to serve, or to turn away. If the loop is over, or has
-    /// `MOST_ACCEPTED` connections waiting, the connection closes.
-    pub(crate) fn take_over(&self, accepted: Accepted, serves: bool) {
+    /// Gives the loop a connection to serve, or to turn away, as it does if it has `MOST_ACCEPTED`
+    /// connections waiting. False if the loop is over: the connection closes, and the caller counts
+    /// it.
+    pub(crate) fn take_over(&self, accepted: Accepted, serves: bool) -> bool {
         self.load.fetch_add(1, Ordering::Relaxed);
         let command = match serves {
             true => Command::Adopt(accepted),
             false => Command::TurnAway(accepted.handle),
         };
-        if self.post(command).is_err() {
+        let is_taken = match self.post(command) {
+            Err(Command::Adopt(accepted)) => self.post(Command::TurnAway(accepted.handle)).is_ok(),
+            posted => posted.is_ok(),
+        };
+        if !is_taken {
             self.load.fetch_sub(1, Ordering::Relaxed);
         }
+        is_taken
     }
 
     /// Queues a command. It comes back if the loop is over, and a wake or a close if the id is

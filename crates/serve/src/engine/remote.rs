@@ -293,6 +293,26 @@ mod tests {
         assert!(remote.loops[0].post(Command::Move).is_err());
     }
 
+    /// Those beyond the ones that may wait were dropped, and nothing counted them.
+    #[test]
+    #[cfg(unix)]
+    fn a_connection_that_a_loop_cannot_take_over_is_refused() {
+        let mut watcher = Watcher::new().unwrap();
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        let mut others = Vec::new();
+        let mut give = || {
+            let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+            others.push(other);
+            remote.loops[0].take_over(Accepted::new(one.into(), 0, None), true)
+        };
+        assert!((0..70).all(|_| give()));
+        engine.flush(&mut watcher);
+        while engine.next_event(&mut watcher).is_some() {}
+        assert_eq!((engine.counters().accepted, engine.counters().refused), (64, 6));
+        assert!(engine.close_inbox() && !give(), "its caller counts this one");
+    }
+
     /// So a thread that has no connection does not end with a message in its inbox.
     #[test]
     fn a_message_keeps_an_inbox_open_that_is_to_be_empty() {

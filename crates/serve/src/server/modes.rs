@@ -207,7 +207,7 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
                             report.thread_errors += 1;
                             threads.lose(number, ids);
                             if let Some(given) = given {
-                                self.give_back(&threads, given);
+                                self.give_back(&threads, given, &mut report);
                             }
                         }
                     }
@@ -219,7 +219,7 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
                     lock().thread_errors += 1;
                     keeper.threads.lose(number, ids);
                     if let Some(given) = take(&place) {
-                        self.give_back(&keeper.threads, given);
+                        self.give_back(&keeper.threads, given, &mut lock());
                     }
                 }
             }
@@ -228,8 +228,10 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
     }
 
     /// A loop serves or refuses a connection whose thread could not begin.
-    fn give_back(&self, threads: &Threads, given: Accepted) {
-        self.remote.loops[0].take_over(given, threads.is_mixed());
+    fn give_back(&self, threads: &Threads, given: Accepted, report: &mut Report) {
+        if !self.remote.loops[0].take_over(given, threads.is_mixed()) {
+            report.counters.refused += 1;
+        }
     }
 
     /// Serves connections, one after the other. An error hands the first connection back if it was
@@ -267,7 +269,8 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
         let balance = Balance::default();
         let mut running =
             prepared.start(&mut watcher, handler, &self.remote, balance, &self.addresses);
-        shared.take_over(given, true);
+        let is_taken = shared.take_over(given, true);
+        debug_assert!(is_taken, "its inbox is empty");
         if !threads.begin(number, shared) {
             running.stop(&mut watcher);
             running.turn(&mut watcher); // refuses the connection
