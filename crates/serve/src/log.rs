@@ -140,6 +140,16 @@ pub enum LogEvent<'a> {
         /// The address of its peer, if it has an internet address.
         peer: Option<SocketAddr>,
     },
+    /// TLS has failed on a connection, whose end follows, or on one that is not opened.
+    /// [`Level::Info`].
+    TlsFailed {
+        /// The connection, if it was open.
+        id: Option<Id>,
+        /// The address of its peer, if it has an internet address and is not open.
+        peer: Option<SocketAddr>,
+        /// What has failed: the text of a [`tls::Error`](crate::tls::Error).
+        error: &'a str,
+    },
     /// A connection has ended. A connect that fails has this event only.
     ///
     /// [`Level::Warn`] for [`Cause::Shed`], [`Cause::Overflow`], [`Cause::WriteStall`],
@@ -253,9 +263,12 @@ pub enum RefusedBecause {
     /// It begins with no [header of a proxy](crate::Config::proxy) that the listener takes, for
     /// this reason.
     Header(&'static str),
-    /// It has ended before its whole header had come: [`Cause::Eof`] and [`Cause::Os`] by its peer,
-    /// [`Cause::ReadTimeout`] after [`Proxy::timeout`](crate::net::Proxy::timeout), or as in
-    /// [`LogEvent::Closed`].
+    /// Its handshake of TLS has failed: [`LogEvent::TlsFailed`] says how.
+    Tls,
+    /// It has ended before its whole header, or its handshake of TLS, had come: [`Cause::Eof`] and
+    /// [`Cause::Os`] by its peer, [`Cause::ReadTimeout`] after
+    /// [`Proxy::timeout`](crate::net::Proxy::timeout) or
+    /// [`Limits::handshake`](crate::Limits::handshake), or as in [`LogEvent::Closed`].
     Handshake(Cause),
     /// The server shuts down.
     Shutdown,
@@ -340,6 +353,12 @@ impl Record<'_> {
                 put("phase", Field::Value(phase));
                 put("age_ms", Field::Number(age.as_millis() as u64));
             }
+            LogEvent::TlsFailed { id: _, peer, error } => {
+                if let Some(peer) = peer {
+                    put("peer", Field::Value(peer));
+                }
+                put("error", Field::Text(error));
+            }
             LogEvent::Detached { id: _ } => {}
             LogEvent::Moved { id: _, from } => put("from", Field::Number(from.number())),
             LogEvent::Throttled { id: _, used, limit } | LogEvent::Unthrottled { used, limit } => {
@@ -370,7 +389,7 @@ impl LogEvent<'_> {
                 RefusedBecause::Shutdown | RefusedBecause::Handshake(Cause::Eof | Cause::Os(_)) => {
                     Level::Debug
                 }
-                RefusedBecause::Handshake(Cause::ReadTimeout) => Level::Info,
+                RefusedBecause::Handshake(Cause::ReadTimeout) | RefusedBecause::Tls => Level::Info,
                 _ => Level::Warn,
             },
             LogEvent::AcceptFailed { .. }
@@ -379,6 +398,7 @@ impl LogEvent<'_> {
             | LogEvent::JobFailed { .. } => Level::Warn,
             LogEvent::ShutdownEnded { unfinished } if *unfinished > 0 => Level::Warn,
             LogEvent::Listening { .. }
+            | LogEvent::TlsFailed { .. }
             | LogEvent::Unthrottled { .. }
             | LogEvent::ShutdownBegun { .. }
             | LogEvent::ShutdownEnded { .. } => Level::Info,
@@ -406,6 +426,7 @@ impl LogEvent<'_> {
             LogEvent::Refused { .. } => "connection refused",
             LogEvent::Opened { .. } => "connection opened",
             LogEvent::Closed { .. } => "connection closed",
+            LogEvent::TlsFailed { .. } => "TLS failed",
             LogEvent::Detached { .. } => "connection detached",
             LogEvent::Moved { .. } => "connection moved",
             LogEvent::Throttled { .. } => "connections stop reading",

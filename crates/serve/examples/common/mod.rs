@@ -55,7 +55,21 @@ impl Setup {
         F: Fn(usize) -> H + Send + Sync + 'static,
     {
         let address = format!("{scheme}://127.0.0.1:{}{settings}", self.port);
-        let running = server.loops(self.loops).listen(&address)?.start()?;
+        self.start(server.listen(&address)?)
+    }
+
+    /// The address of the option `--port`.
+    pub(crate) fn address(&self) -> String {
+        format!("tcp://127.0.0.1:{}", self.port)
+    }
+
+    /// Serves at the server's own addresses until SIGINT or SIGTERM comes.
+    pub(crate) fn start<H, F>(&self, server: Server<F>) -> io::Result<Report>
+    where
+        H: Handler,
+        F: Fn(usize) -> H + Send + Sync + 'static,
+    {
+        let running = server.loops(self.loops).start()?;
         self.started.get_or_init(|| running.remote());
         running.addresses().iter().for_each(|address| println!("listening on {address}"));
         running.wait()

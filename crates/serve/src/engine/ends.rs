@@ -13,8 +13,7 @@ use crate::engine::sweep::rests;
 use crate::log::LogEvent;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    ABORT, CLOSE_SENT, CONNECTING, DRAINING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING,
-    THROTTLED,
+    ABORT, CLOSE_SENT, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING, THROTTLED,
 };
 use crate::stage::{Stage, StageClock, Step};
 use crate::words::cause::{Cause, Phase};
@@ -181,6 +180,7 @@ impl<S> Engine<S> {
         if flags & SHUT != 0 && !waits_for_files && !self.waits_to_shut(index) {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !SHUT | SHUTTING;
+            self.say_end(watcher, index);
             if watcher.submit(Op::shutdown(source).token(token)).is_err() {
                 return self.fail(watcher, index, Cause::Rejected);
             }
@@ -211,7 +211,7 @@ impl<S> Engine<S> {
             // The clock of the end runs from the first try on.
             return self.sweep_later(watcher, index);
         }
-        if flags & READING != 0 || flags & DRAINING != 0 {
+        if flags & READING != 0 || self.table.is_draining(index) {
             watcher.cancel_all(source);
             return;
         }
@@ -455,9 +455,10 @@ impl<S> Engine<S> {
     }
 
     /// Releases the active part of a connection that ends or leaves.
-    fn let_go(&mut self, index: u32) {
+    pub(super) fn let_go(&mut self, index: u32) {
         self.hold_nothing(index);
         self.table.release(index);
+        self.entrance.transports.drop_session(index);
     }
 
     /// Nothing in memory belongs any more to a connection that ends or leaves.

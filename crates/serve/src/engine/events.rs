@@ -15,7 +15,7 @@ use crate::inbox::Command;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
-    CONNECTING, DRAINING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUT, SHUTTING,
+    CODED, CONNECTING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUT, SHUTTING,
     STOPPED, WOKEN,
 };
 use crate::parts::transport::Accepted;
@@ -43,6 +43,8 @@ pub(crate) enum Pending {
     TurnAway(Handle),
     /// The first datagram of a session.
     Heard(Id, Buf),
+    /// Input that came with the end of a handshake, and passes the session.
+    Coded(Id, Buf),
     /// A connection that a thread hands over.
     Take(Box<Moved>),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
@@ -219,6 +221,9 @@ impl<S: Default> Engine<S> {
                         if flags & LIMITED != 0 {
                             self.count_for_limit(index, data.len());
                         }
+                        if flags & CODED != 0 {
+                            return self.decode(index, data);
+                        }
                         let data = self.out_of_lease(index, data);
                         self.arrived(index, data)
                     }
@@ -238,9 +243,8 @@ impl<S: Default> Engine<S> {
             }
             OpCode::SendFile => self.part_sent(watcher, index, &completion),
             OpCode::WaitDrained => {
-                self.table.place_mut(index).flags &= !DRAINING;
                 if let Some(active) = self.table.active_of(index) {
-                    active.drain = None;
+                    (active.is_draining, active.drain) = (false, None);
                 }
                 self.dirty(index);
                 // The engine may have cancelled this wait for one with another mark. Then the
@@ -407,6 +411,13 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
+                Pending::Coded(id, data) => {
+                    if self.table.lives(id)
+                        && let Some(event) = self.decode(id.index(), data)
+                    {
+                        return Some(event);
+                    }
+                }
                 Pending::Detached(parts) => {
                     let (id, handle, undelivered, eof) = *parts;
                     self.note_owed(id);
@@ -459,7 +470,7 @@ impl<S: Default> Engine<S> {
     }
 
     /// Takes data, or the end of the input, that `reader` did not let through.
-    fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
+    pub(super) fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
         if self.table.place(index).is_over() {
             return None;
         }

@@ -16,7 +16,7 @@ use windlass::{Completion, Op, Source, Watcher};
 use crate::engine::Engine;
 use crate::engine::ends::reset_at_close;
 use crate::parts::files::Files;
-use crate::parts::table::{ABORT, Active, DRAINING, Failing};
+use crate::parts::table::{ABORT, Active, Failing};
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::event::Event;
@@ -30,13 +30,13 @@ impl<S> Engine<S> {
     /// Ends a connection that is no session: at once if none of its output is in flight.
     pub(crate) fn fail<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, cause: Cause) {
         let place = self.table.place(index);
-        let (source, flags) = (place.source, place.flags);
+        let source = place.source;
         if place.stage == Stage::Failing {
             return;
         }
         // What a failed write has not sent may be on its way: then the wait for the end of the
         // output is, too.
-        let in_flight = flags & DRAINING != 0
+        let in_flight = self.table.is_draining(index)
             || self.files_of(index).is_some_and(Files::is_sending)
             || watcher.queued_bytes(source).unwrap_or(0) > 0;
         if !in_flight {

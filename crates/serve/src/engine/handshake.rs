@@ -6,14 +6,16 @@
 //! the connection begins as a plain one does.
 
 use std::io;
+use std::sync::Arc;
 
 use windlass::driver::Driver;
 use windlass::{Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
-use crate::log::RefusedBecause;
-use crate::parts::table::{ABORT, HELD};
+use crate::log::{LogEvent, RefusedBecause};
+use crate::parts::cipher::Tls;
+use crate::parts::table::{ABORT, CODED, HELD};
 use crate::parts::transport::{Accepted, Agreement, Door, Handshake, because};
 use crate::stage::Step;
 use crate::words::cause::Cause;
@@ -22,25 +24,31 @@ use crate::words::proxy::Versions;
 
 impl<S> Engine<S> {
     /// The door of a new listener, by what its address says of the versions.
-    pub(crate) fn door(&self, versions: Option<Versions>) -> io::Result<Option<Door>> {
+    pub(crate) fn door(
+        &self,
+        versions: Option<Versions>,
+        tls: Option<Tls>,
+    ) -> io::Result<Option<Door>> {
         let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        match (self.config.proxy, versions) {
-            (_, Some(Versions::NONE)) | (None, None) => Ok(None),
+        let proxy = match (self.config.proxy, versions) {
+            (_, Some(Versions::NONE)) | (None, None) => None,
             (None, Some(_)) => {
-                wrong("?proxy needs Config::proxy, which lists the proxies' networks")
+                return wrong("?proxy needs Config::proxy, which lists the proxies' networks");
             }
-            (Some(proxy), _) if proxy.networks.is_empty() => wrong(
-                "Config::proxy lists no networks (Proxy::from), so it would take no connection",
-            ),
-            (Some(proxy), versions) => {
-                Ok(Some(Door { proxy, versions: versions.unwrap_or(proxy.versions) }))
+            (Some(proxy), _) if proxy.networks.is_empty() => {
+                return wrong(
+                    "Config::proxy lists no networks (Proxy::from), so it would take no connection",
+                );
             }
-        }
+            (Some(proxy), versions) => Some((proxy, versions.unwrap_or(proxy.versions))),
+        };
+        let time = self.config.limits.handshake;
+        Ok((proxy.is_some() || tls.is_some()).then_some(Door { proxy, tls, time }))
     }
 
     /// Whether an accepted connection comes from a peer that the listener's door lets in.
     pub(crate) fn is_let_in<D: Driver>(&self, watcher: &Watcher<D>, accepted: &Accepted) -> bool {
-        let Some(door) = accepted.door() else { return true };
+        let Some((proxy, _)) = accepted.door().and_then(|door| door.proxy) else { return true };
         let peer = accepted.handle.peer();
         // Without an address it is the peer of a Unix socket. Some systems have none for a peer of
         // TCP that is gone already.
@@ -48,7 +56,7 @@ impl<S> Engine<S> {
             let source = self.entrance.listeners[accepted.listener()];
             watcher.local_address(source).is_ok_and(|address| address.ip().is_none())
         };
-        (peer.is_some() || is_of_unix()) && door.proxy.networks.contains(peer)
+        (peer.is_some() || is_of_unix()) && proxy.networks.contains(peer)
     }
 
     /// Begins the handshake of an accepted and counted connection, for which there is room.
@@ -56,7 +64,7 @@ impl<S> Engine<S> {
         &mut self,
         watcher: &mut Watcher<D>,
         source: Source,
-        door: Door,
+        door: Arc<Door>,
         origin: Origin,
     ) {
         let Some(id) = self.table.insert(source, 0, None) else {
@@ -97,6 +105,28 @@ impl<S> Engine<S> {
         }
     }
 
+    /// The handshake of TLS has failed: the peer gets the alert, and then an end.
+    #[cold]
+    fn refuse_session<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        why: &str,
+        alert: Vec<u8>,
+    ) {
+        let Some(handshake) = self.entrance.transports.remove(index) else { return };
+        self.log(LogEvent::TlsFailed { id: None, peer: handshake.origin.peer, error: why });
+        self.did_not_open(handshake.origin, RefusedBecause::Tls);
+        let source = std::mem::replace(&mut self.table.place_mut(index).source, Source::NONE);
+        if let Some(active) = self.table.active_of(index) {
+            active.held_bytes = 0;
+        }
+        self.recharge(index);
+        self.let_go(index);
+        self.table.remove(index);
+        self.say_last(watcher, source, alert.into());
+    }
+
     /// Ends the handshakes in the next flush: the server shuts down.
     pub(crate) fn abort_handshakes(&mut self) {
         for index in self.entrance.transports.indices() {
@@ -119,18 +149,41 @@ impl<S: Default> Engine<S> {
         }
         match completion.result {
             Ok(Done::Read(data)) if data.is_empty() => self.fail(watcher, index, Cause::Eof),
-            Ok(Done::Read(data)) => match self.entrance.transports.get_mut(index)?.take(data) {
-                Agreement::More => self.read_handshake(watcher, index),
-                Agreement::Agreed { rest, peer } => {
-                    let listener = self.entrance.transports.remove(index)?.origin.listener;
-                    return Some(self.agreed(watcher, index, rest, Origin { listener, peer }));
+            Ok(Done::Read(data)) => {
+                let (mut out, now) = (Vec::new(), watcher.update_now());
+                let agreement = self.entrance.transports.get_mut(index)?.take(data, now, &mut out);
+                if let Agreement::NoSession(why) = agreement {
+                    self.refuse_session(watcher, index, &why, out);
+                    return None;
                 }
-                Agreement::Failed(cause) => {
-                    let origin = self.entrance.transports.remove(index)?.origin;
-                    self.did_not_open(origin, cause);
-                    self.fail(watcher, index, Cause::Rejected);
+                let source = self.table.place(index).source;
+                if !out.is_empty() {
+                    let write = Op::write(source, out).token(self.token(index)).quiet();
+                    if watcher.submit(write).is_err() {
+                        self.fail(watcher, index, Cause::Rejected);
+                        return None;
+                    }
                 }
-            },
+                match agreement {
+                    Agreement::Agreed { rest } => {
+                        let handshake = self.entrance.transports.remove(index)?;
+                        let origin = handshake.origin;
+                        if let Some(session) = handshake.into_session() {
+                            self.table.place_mut(index).flags |= CODED;
+                            self.entrance.transports.keep_session(index, session);
+                        }
+                        return Some(self.agreed(watcher, index, rest, origin));
+                    }
+                    Agreement::Failed(cause) => {
+                        let origin = self.entrance.transports.remove(index)?.origin;
+                        self.did_not_open(origin, cause);
+                        self.fail(watcher, index, Cause::Rejected);
+                    }
+                    Agreement::More | Agreement::NoSession(_) => {
+                        self.read_handshake(watcher, index);
+                    }
+                }
+            }
             Ok(_) => {}
             Err(error) => {
                 let cause = match error.kind() {
@@ -167,7 +220,10 @@ impl<S: Default> Engine<S> {
         if let Some(active) = self.table.active_of(index) {
             active.held_bytes = 0;
         }
-        if bytes > 0 {
+        if bytes > 0 && self.table.place(index).flags & CODED != 0 {
+            let rest = Buf::from(rest.into_vec());
+            self.told.pending.push_back(Pending::Coded(id, rest));
+        } else if bytes > 0 {
             self.table.place_mut(index).flags |= HELD;
             let active = self.activate(index);
             active.held_bytes = bytes;

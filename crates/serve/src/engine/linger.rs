@@ -5,7 +5,7 @@
 //! connection first shuts down its output, and closes when the peer has closed, too.
 
 use windlass::driver::{Driver, OpCode};
-use windlass::{Completion, Done, ErrorKind, Op, Source, Watcher};
+use windlass::{Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use crate::engine::ends::reset_at_close;
 use crate::engine::{Engine, REFUSED};
@@ -26,6 +26,7 @@ impl<S> Engine<S> {
             active.held_bytes = 0;
         }
         self.recharge(index);
+        self.say_end(watcher, index);
         let place = self.table.place(index);
         let source = place.source;
         if place.flags & ENDED != 0 || self.config.limits.linger.is_zero() {
@@ -122,8 +123,18 @@ impl<S> Engine<S> {
     /// Sends the farewell to a connection for which there is no room, and closes it.
     #[cold]
     pub(crate) fn say_farewell<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
+        self.say_last(watcher, source, self.config.farewell.into());
+    }
+
+    /// Sends the last bytes to a connection that is not opened, and closes it.
+    #[cold]
+    pub(crate) fn say_last<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+        farewell: Buf,
+    ) {
         let (token, limits) = (self.token(REFUSED), self.config.limits);
-        let farewell = self.config.farewell;
         let linger = Some(limits.linger).filter(|linger| {
             !farewell.is_empty() && !linger.is_zero() && self.entrance.refused < MOST_REFUSED
         });

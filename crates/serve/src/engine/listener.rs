@@ -14,6 +14,7 @@ use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
+use crate::parts::cipher::Tls;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{ABORT, CONNECTING, ENDED, HELD, MOST, READING, STOPPED, WOKEN};
 use crate::parts::transport::{Accepted, Door};
@@ -48,7 +49,7 @@ impl<S: Default> Engine<S> {
         address: impl Into<Address>,
         options: ListenOptions,
     ) -> io::Result<usize> {
-        self.listen_as(watcher, address, options, None)
+        self.listen_as(watcher, address, options, None, None)
     }
 
     /// Accepts from a listener that the program has made, a `std::net::TcpListener` for example. A
@@ -65,7 +66,7 @@ impl<S: Default> Engine<S> {
         watcher: &mut Watcher<D>,
         listener: impl Into<Handle>,
     ) -> io::Result<usize> {
-        self.add_handle(watcher, listener.into())
+        self.add_handle(watcher, listener.into(), None)
     }
 
     /// As `listen`; `versions` are those of the address, if it names any.
@@ -75,8 +76,9 @@ impl<S: Default> Engine<S> {
         address: impl Into<Address>,
         options: ListenOptions,
         versions: Option<Versions>,
+        tls: Option<Tls>,
     ) -> io::Result<usize> {
-        let door = self.door(versions)?;
+        let door = self.door(versions, tls)?;
         let source = watcher.listen_with(address, options)?;
         self.entrance.has_stopped = false;
         self.accept_from(watcher, source, door)
@@ -185,7 +187,7 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let has_room = self.has_room();
-        let door = accepted.door().filter(|_| has_room);
+        let door = accepted.door().filter(|_| has_room).cloned();
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
         let is_ready = has_room && door.is_none();
         self.told.making = is_ready.then_some(origin);
@@ -392,12 +394,13 @@ impl<S> Engine<S> {
         }
     }
 
-    fn add_handle<D: Driver>(
+    pub(crate) fn add_handle<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         listener: Handle,
+        tls: Option<Tls>,
     ) -> io::Result<usize> {
-        let door = self.door(None)?;
+        let door = self.door(None, tls)?;
         let source = watcher.attach(listener)?;
         self.entrance.has_stopped = false;
         self.accept_from(watcher, source, door)
@@ -591,7 +594,7 @@ impl<S> Engine<S> {
                 Request::CloseListener(listener) => self.close_listener_now(watcher, listener),
                 Request::AddListener(handle) if self.entrance.has_stopped => drop(handle),
                 Request::AddListener(handle) => {
-                    let added = self.add_handle(watcher, handle);
+                    let added = self.add_handle(watcher, handle, None);
                     self.told.pending.push_back(Pending::ListenerAdded(Box::new(added)));
                 }
                 Request::Pause(listener) => self.pause_listener(watcher, listener),

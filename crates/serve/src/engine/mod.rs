@@ -25,6 +25,7 @@
 
 pub(crate) mod balance;
 mod clients;
+mod coded;
 mod datagram;
 mod deadlines;
 mod dial;

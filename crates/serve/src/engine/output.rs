@@ -11,7 +11,7 @@ use crate::parts::files::Files;
 use crate::parts::idle::IdleClock;
 use crate::parts::output::LARGE;
 use crate::parts::table::{
-    ABORT, Active, CONNECTING, DIRTY, DRAINING, FINISHING, FRESH, FULL, NIL, Place,
+    ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL, Place,
 };
 use crate::parts::writer::Writer;
 use crate::stage::Stage;
@@ -53,6 +53,7 @@ impl<S> Engine<S> {
         let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
         if place.active != NIL
             || place.takes_no_output()
+            || place.flags & CODED != 0
             || len == 0
             || len > self.memory.small
             || charged as usize + len > self.config.limits.cap
@@ -417,7 +418,7 @@ impl<S> Engine<S> {
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        if place.active == NIL {
+        if place.active == NIL && !self.has_to_say(index) {
             return;
         }
         self.thaw(index);
@@ -429,17 +430,24 @@ impl<S> Engine<S> {
         }
         let place = self.table.place(index);
         let (source, token) = (place.source, self.token(index));
+        let says = self.has_to_say(index);
+        if says {
+            self.activate(index);
+        }
         let Some(active) = self.table.active_of(index) else { return };
         let sends = active.corked | active.queued > 0;
         let most = active.corked + active.queued;
-        if active.corked > 0 {
+        if active.corked > 0 || says {
             if active.queued > 0 {
                 // The progress since the last look must be noted now: the new bytes hide it.
                 let queued = watcher.queued_bytes(source).unwrap_or(0);
                 self.note_progress(watcher, index, queued);
             }
             let Some(active) = self.table.active_of(index) else { return };
-            let data = active.uncork(watcher);
+            let mut data = active.uncork(watcher);
+            if self.table.place(index).flags & CODED != 0 {
+                data = self.encode(index, data);
+            }
             if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
                 // The watcher's tables or its limit of writes are full, or other code has ended
                 // the source.
@@ -495,7 +503,7 @@ impl<S> Engine<S> {
             if !ends && !self.table.active_of(index).is_some_and(is_idle) {
                 self.unsweep(index);
             }
-            if flags & (FULL | DRAINING) == FULL {
+            if flags & FULL != 0 && !self.table.is_draining(index) {
                 // The wait for less output was refused, or is not needed at all.
                 self.drained(watcher, index);
             }
@@ -506,12 +514,10 @@ impl<S> Engine<S> {
             return self.sweep_later(watcher, index);
         }
         let mark = if flags & FULL != 0 { limits.low } else { 0 };
-        if flags & (DRAINING | FINISHING) == 0 {
+        if flags & FINISHING == 0 && !self.table.is_draining(index) {
             let drain = watcher.submit(Op::wait_drained(source, mark).token(token)).ok();
-            if drain.is_some() {
-                self.table.place_mut(index).flags |= DRAINING;
-            }
-            self.activate(index).drain = drain;
+            let active = self.activate(index);
+            (active.is_draining, active.drain) = (drain.is_some(), drain);
         } else if !was_full
             && flags & FULL != 0
             && let Some(drain) = self.table.active_of(index).and_then(|active| active.drain.take())

@@ -21,7 +21,7 @@ use crate::engine::{Engine, SWEEP};
 use crate::log::LogEvent;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    ABORT, Active, CONNECTING, DRAINING, ENDED, FINISHING, FULL, PAUSED, Place, READING, THROTTLED,
+    ABORT, Active, CONNECTING, ENDED, FINISHING, FULL, PAUSED, Place, READING, THROTTLED,
 };
 use crate::parts::trim::{trim, trim_queue};
 use crate::stage::{Stage, StageClock};
@@ -228,7 +228,7 @@ impl<S> Engine<S> {
             self.fail(watcher, index, Cause::WriteStall);
         } else if is_idle {
             self.idle_time_passed(watcher, index);
-        } else if flags & (CONNECTING | FINISHING | DRAINING) == 0 {
+        } else if flags & (CONNECTING | FINISHING) == 0 && !self.table.is_draining(index) {
             // The wait for the end of the output may have been refused, and a detach may wait for
             // it.
             self.dirty(index);

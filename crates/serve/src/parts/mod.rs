@@ -1,6 +1,7 @@
 //! The parts of an engine, each with rules of its own. None of them knows the engine.
 
 pub(crate) mod allowances;
+pub(crate) mod cipher;
 pub(crate) mod datagrams;
 pub(crate) mod deadlines;
 pub(crate) mod files;

@@ -1,12 +1,18 @@
 //! The output of one turn of a connection: what is written leaves as one buffer.
 
+use std::collections::VecDeque;
+
 use windlass::driver::Driver;
 use windlass::{Buf, Watcher};
 
+use crate::parts::kept::KeptInput;
 use crate::parts::table::Active;
 
 /// Buffers of at most so many bytes are copied together, so that they need no list.
 pub(crate) const SMALL: usize = 512;
+
+/// Memory for copied bytes that an active part keeps for its next use.
+pub(crate) const KEPT: usize = 16 << 10;
 
 /// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
 pub(crate) const LARGE: usize = 32 << 10;
@@ -112,5 +118,58 @@ impl Active {
             return self.parts.pop().unwrap_or_default();
         }
         Buf::list(self.parts.drain(..))
+    }
+}
+
+impl Active {
+    /// Whether there is nothing to keep.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.corked == 0
+            && self.queued == 0
+            && self.held.is_empty()
+            && self.cause.is_none()
+            && self.unsent == 0
+            && !self.timed
+            && !self.is_draining
+            && self.limited.is_none()
+            && self.by_program == 0
+            && self.kept.as_ref().is_none_or(KeptInput::is_empty)
+            && self.stream.is_none()
+            && self.files.is_none()
+    }
+
+    /// How many bytes the connection holds, for the comparison with its share.
+    pub(crate) fn holds(&self) -> u32 {
+        let kept = self.kept.as_ref().map_or(0, KeptInput::bytes);
+        self.charged.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))
+    }
+
+    /// How many bytes of buffers waited when the engine last looked, without the corked ones.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.files.as_ref().map_or(self.queued, |files| files.memory)
+    }
+
+    /// As new, but the vectors keep their memory, so that a message allocates nothing.
+    #[inline]
+    pub(super) fn reset(&mut self) {
+        self.parts.clear();
+        self.held.clear();
+        self.copied.clear();
+        if self.copied.capacity() > KEPT {
+            self.copied = Vec::new();
+        }
+        if self.parts.capacity() > 64 {
+            self.parts = Vec::new();
+        }
+        if self.held.capacity() > 64 {
+            self.held = VecDeque::new();
+        }
+        (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
+        (self.since, self.cause, self.failing) = (None, None, None);
+        (self.drain, self.timed, self.by_program) = (None, false, 0);
+        self.is_draining = false;
+        (self.charged, self.holding) = (0, 0);
+        (self.stream, self.files, self.kept) = (None, None, None);
     }
 }

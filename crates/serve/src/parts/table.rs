@@ -47,8 +47,8 @@ pub(crate) const HELD: u16 = 1 << 5;
 pub(crate) const ENDED: u16 = 1 << 6;
 /// It is in the list of connections that `flush` looks at.
 pub(crate) const DIRTY: u16 = 1 << 7;
-/// A wait for the end of its output is in flight.
-pub(crate) const DRAINING: u16 = 1 << 8;
+/// Its bytes pass a cipher.
+pub(crate) const CODED: u16 = 1 << 8;
 /// A shutdown behind its last output is submitted.
 pub(crate) const FINISHING: u16 = 1 << 9;
 /// The program limits its time, and so its bytes are counted.
@@ -157,7 +157,9 @@ pub(crate) struct Active {
     pub(crate) since: Option<Instant>,
     /// Its idle time, while no read of it is in flight. It stands here only if the sweep looks.
     pub(crate) idle: IdleClock,
-    /// The wait for the end of its output that is in flight.
+    /// Whether a wait for the end of its output is in flight, and its ticket unless it is
+    /// cancelled.
+    pub(crate) is_draining: bool,
     pub(crate) drain: Option<Ticket>,
     /// Where it stands in the list of connections that the sweep looks at.
     pub(crate) swept: Option<u32>,
@@ -185,35 +187,6 @@ pub(crate) struct Failing {
     pub(crate) wait: Ticket,
     /// How many bytes are not sent if the system has taken none of those in flight.
     pub(crate) most: usize,
-}
-
-impl Active {
-    /// Whether there is nothing to keep.
-    #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.corked == 0
-            && self.queued == 0
-            && self.held.is_empty()
-            && self.cause.is_none()
-            && self.unsent == 0
-            && !self.timed
-            && self.limited.is_none()
-            && self.by_program == 0
-            && self.kept.as_ref().is_none_or(KeptInput::is_empty)
-            && self.stream.is_none()
-            && self.files.is_none()
-    }
-
-    /// How many bytes the connection holds, for the comparison with its share.
-    pub(crate) fn holds(&self) -> u32 {
-        let kept = self.kept.as_ref().map_or(0, KeptInput::bytes);
-        self.charged.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))
-    }
-
-    /// How many bytes of buffers waited when the engine last looked, without the corked ones.
-    pub(crate) fn in_memory(&self) -> usize {
-        self.files.as_ref().map_or(self.queued, |files| files.memory)
-    }
 }
 
 /// Places, and the parts of them that other threads see.
@@ -259,9 +232,6 @@ const SPARE: usize = 16;
 
 /// How many connections of one size are looked at for one that is above the share.
 const LOOKS: usize = 64;
-
-/// Memory for copied bytes that an active part keeps for its next use.
-pub(crate) const KEPT: usize = 16 << 10;
 
 impl<S> Table<S> {
     pub(crate) fn new(loop_index: usize) -> Table<S> {
@@ -439,7 +409,8 @@ impl<S> Table<S> {
         let chunk = self.chunks.get(index as usize / CHUNK)?;
         let at = index as usize % CHUNK;
         let place = &chunk.places[at];
-        if place.source != source || place.flags & (BARRED | ABORT | STOPPED | HELD | LIMITED) != 0
+        if place.source != source
+            || place.flags & (BARRED | ABORT | STOPPED | HELD | LIMITED | CODED) != 0
         {
             return None;
         }
@@ -525,6 +496,11 @@ impl<S> Table<S> {
     pub(crate) fn active_of(&mut self, index: u32) -> Option<&mut Active> {
         let at = self.place(index).active;
         self.active.get_mut(at as usize).map(|active| &mut **active)
+    }
+
+    /// Whether a wait for the end of a connection's output is in flight.
+    pub(crate) fn is_draining(&mut self, index: u32) -> bool {
+        self.active_of(index).is_some_and(|active| active.is_draining)
     }
 
     /// Gives the active part back if there is nothing in it.
@@ -632,30 +608,6 @@ impl<S> Table<S> {
 /// The number of bits of a charge.
 fn class(charged: u32) -> usize {
     (u32::BITS - charged.leading_zeros()) as usize
-}
-
-impl Active {
-    /// As new, but the vectors keep their memory, so that a message allocates nothing.
-    #[inline]
-    fn reset(&mut self) {
-        self.parts.clear();
-        self.held.clear();
-        self.copied.clear();
-        if self.copied.capacity() > KEPT {
-            self.copied = Vec::new();
-        }
-        if self.parts.capacity() > 64 {
-            self.parts = Vec::new();
-        }
-        if self.held.capacity() > 64 {
-            self.held = VecDeque::new();
-        }
-        (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
-        (self.since, self.cause, self.failing) = (None, None, None);
-        (self.drain, self.timed, self.by_program) = (None, false, 0);
-        (self.charged, self.holding) = (0, 0);
-        (self.stream, self.files, self.kept) = (None, None, None);
-    }
 }
 
 #[cfg(test)]

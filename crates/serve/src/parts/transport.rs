@@ -11,32 +11,22 @@
 //! handshake has one clock, from its begin to its end: no byte begins it again. Its bytes count for
 //! the budget, and there is a limit of them.
 //!
-//! The only form reads the header of a proxy. It is over with its handshake: the connection is a
-//! plain one from there on.
-//!
-//! # What a form with a cipher will need
-//!
-//! - `take` also returns output, which is sent though the program has no connection yet. A refusal
-//!   has output, too: an alert.
-//! - It begins without input, where the server connects: with output, and behind
-//!   [`Step::Connected`](crate::stage::Step::Connected).
-//! - It stays when it has agreed. Its place is this table and not the active part of a connection,
-//!   so that an idle connection has none. Its connections keep `HELD` set, as those with a stream
-//!   do: so the usual path leaves them out, and `arrived` passes their bytes through the form.
-//! - Output passes the form where `send` takes the turn's output out of the active part: then the
-//!   program has written all of the turn, and the form makes records of full size.
-//! - The form says where the input ends: an end of file without its farewell is a failure.
-//! - A header of a proxy comes first. What is left over behind it is the first input of the next
-//!   form.
+//! One form reads the header of a proxy. It is over with its handshake. The other one is TLS: its
+//! session stays when it has agreed, and its connections have the flag `CODED`. So the usual path
+//! leaves them out, and the engine passes their input and their output through the session. The
+//! session stands in this table and not in the active part of a connection, so that an idle
+//! connection has none. A header of a proxy comes first, and what is behind it is the first input
+//! of the session.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use windlass::{Buf, Handle};
 
 use crate::log::RefusedBecause;
-use crate::parts::proxy::ProxyCodec;
+use crate::parts::cipher::{Session, SessionState, Tls};
+use crate::parts::proxy::{ProxyCodec, ProxyOrigin};
 use crate::words::cause::Cause;
 use crate::words::event::Origin;
 use crate::words::proxy::{Proxy, Versions};
@@ -44,11 +34,10 @@ use crate::words::proxy::{Proxy, Versions};
 /// A connection that a loop has accepted, on its way to where it is served.
 pub(crate) struct Accepted {
     pub(crate) handle: Handle,
-    /// The parts of its door, side by side, so that there is no space between them. The door
-    /// travels along, because another loop, a thread or another server may not know the listener.
-    proxy: Option<&'static Proxy>,
+    /// The door travels along, because another loop, a thread or another server may not know the
+    /// listener.
+    door: Option<Arc<Door>>,
     listener: u32,
-    versions: Versions,
     /// Whether another server had no room for it. It is not passed on again.
     pub(crate) is_passed_on: bool,
 }
@@ -57,12 +46,8 @@ pub(crate) struct Accepted {
 const _: () = assert!(size_of::<Accepted>() <= 48);
 
 impl Accepted {
-    pub(crate) fn new(handle: Handle, listener: usize, door: Option<Door>) -> Accepted {
-        let (proxy, versions) = match door {
-            Some(Door { proxy, versions }) => (Some(proxy), versions),
-            None => (None, Versions::NONE),
-        };
-        Accepted { handle, proxy, listener: listener as u32, versions, is_passed_on: false }
+    pub(crate) fn new(handle: Handle, listener: usize, door: Option<Arc<Door>>) -> Accepted {
+        Accepted { handle, door, listener: listener as u32, is_passed_on: false }
     }
 
     /// Where it comes from, as far as the socket tells.
@@ -76,24 +61,19 @@ impl Accepted {
     }
 
     /// The door of the listener.
-    pub(crate) fn door(&self) -> Option<Door> {
-        self.proxy.map(|proxy| Door { proxy, versions: self.versions })
+    pub(crate) fn door(&self) -> Option<&Arc<Door>> {
+        self.door.as_ref()
     }
 }
 
-/// What the connections of a listener begin with.
-#[derive(Clone, Copy)]
+/// What the connections of a listener begin with, one behind the other.
+#[derive(Debug)]
 pub(crate) struct Door {
-    pub(crate) proxy: &'static Proxy,
-    /// In place of those of `proxy`.
-    pub(crate) versions: Versions,
-}
-
-impl Door {
-    fn codec(self) -> ProxyCodec {
-        let Versions { v1, v2 } = self.versions;
-        ProxyCodec { v1, v2, max_header: self.proxy.max_header }
-    }
+    /// The header of a proxy, with these versions in place of those of the proxy.
+    pub(crate) proxy: Option<(&'static Proxy, Versions)>,
+    pub(crate) tls: Option<Tls>,
+    /// How long the handshake of TLS may take.
+    pub(crate) time: Duration,
 }
 
 /// A connection whose peer has not brought all that it begins with.
@@ -102,9 +82,20 @@ pub(crate) struct Handshake {
     pub(crate) origin: Origin,
     /// When it has taken too long; `None` for a time that the clock does not reach.
     pub(crate) until: Option<Instant>,
-    codec: ProxyCodec,
-    /// The beginning of the header.
-    begun: Vec<u8>,
+    door: Arc<Door>,
+    form: Form,
+}
+
+/// What comes next.
+enum Form {
+    Header {
+        codec: ProxyCodec,
+        /// The beginning of the header.
+        begun: Vec<u8>,
+    },
+    Tls(Box<Session>),
+    /// The door's TLS refuses its own settings.
+    Broken,
 }
 
 /// What a handshake makes of input.
@@ -112,51 +103,116 @@ pub(crate) struct Handshake {
 pub(crate) enum Agreement {
     /// More has to come.
     More,
-    /// It is done. The program gets the rest of the input.
+    /// It is done. The rest of the input is the connection's, and passes its session if it has one.
     Agreed {
         rest: Buf,
-        peer: Option<SocketAddr>,
     },
     Failed(RefusedBecause),
+    /// TLS has failed, for this reason. What is to be sent ends with an alert.
+    NoSession(String),
 }
 
 impl Handshake {
-    pub(crate) fn new(door: Door, origin: Origin, now: Instant) -> Handshake {
-        let until = now.checked_add(door.proxy.timeout);
-        Handshake { origin, until, codec: door.codec(), begun: Vec::new() }
+    pub(crate) fn new(door: Arc<Door>, origin: Origin, now: Instant) -> Handshake {
+        let mut handshake = Handshake { origin, until: None, door, form: Form::Broken };
+        handshake.begin(now, true);
+        handshake
+    }
+
+    /// Begins with the header of a proxy, or with TLS.
+    fn begin(&mut self, now: Instant, with_header: bool) {
+        let time;
+        (self.form, time) = match (self.door.proxy, &self.door.tls) {
+            (Some((proxy, Versions { v1, v2 })), _) if with_header => {
+                let codec = ProxyCodec { v1, v2, max_header: proxy.max_header };
+                (Form::Header { codec, begun: Vec::new() }, proxy.timeout)
+            }
+            (_, Some(tls)) => {
+                let session = Session::server(tls).map(Box::new);
+                (session.map_or(Form::Broken, Form::Tls), self.door.time)
+            }
+            (_, None) => (Form::Broken, Duration::ZERO),
+        };
+        self.until = now.checked_add(time);
     }
 
     /// How many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.begun.len()
+        match &self.form {
+            Form::Header { begun, .. } => begun.len(),
+            // The limit of a handshake, of which the library holds the last message.
+            Form::Tls(_) => SESSION,
+            Form::Broken => 0,
+        }
     }
 
-    /// Takes input, which is not empty.
-    pub(crate) fn take(&mut self, input: Buf) -> Agreement {
-        let before = self.begun.len();
-        let read = if before == 0 {
-            // As a rule the header comes at once, and is read where it lies.
-            self.codec.read(&input)
-        } else {
-            // What is behind the longest header is not needed for an answer.
-            let most = self.codec.most() - before;
-            self.begun.extend_from_slice(&input[..most.min(input.len())]);
-            self.codec.read(&self.begun)
-        };
-        match read {
-            Ok(None) => {
-                if before == 0 {
-                    self.begun = input.to_vec();
+    /// Takes input, which is not empty. `out` gets what is to be sent.
+    pub(crate) fn take(&mut self, input: Buf, now: Instant, out: &mut Vec<u8>) -> Agreement {
+        match &mut self.form {
+            Form::Header { codec, begun } => match take_header(codec, begun, &input) {
+                Ok(None) => Agreement::More,
+                Ok(Some((behind, origin))) => {
+                    self.origin.peer = origin.peer(self.origin.peer);
+                    let rest = input.slice(behind..);
+                    if self.door.tls.is_none() {
+                        return Agreement::Agreed { rest };
+                    }
+                    self.begin(now, false);
+                    if rest.is_empty() { Agreement::More } else { self.take(rest, now, out) }
                 }
-                Agreement::More
-            }
-            Ok(Some(header)) => Agreement::Agreed {
-                // There was no answer before this input, so the header ends in it.
-                rest: input.slice(header.len - before..),
-                peer: header.origin.peer(self.origin.peer),
+                Err(because) => Agreement::Failed(because),
             },
-            Err(bad) => Agreement::Failed(RefusedBecause::Header(bad.text())),
+            Form::Tls(session) => {
+                let fed = session.feed_handshake(&input);
+                session.take_output(out);
+                match fed {
+                    Err(error) => Agreement::NoSession(error.to_string()),
+                    Ok(_) if session.state() == SessionState::Handshaking => Agreement::More,
+                    Ok(taken) => Agreement::Agreed { rest: input.slice(taken..) },
+                }
+            }
+            Form::Broken => Agreement::NoSession("the settings are refused".to_owned()),
         }
+    }
+
+    /// The session that goes on behind the handshake.
+    pub(crate) fn into_session(self) -> Option<Box<Session>> {
+        match self.form {
+            Form::Tls(session) => Some(session),
+            Form::Header { .. } | Form::Broken => None,
+        }
+    }
+}
+
+/// What a session of TLS counts for while its handshake is under way.
+const SESSION: usize = 16 << 10;
+
+/// Reads a header; how much of the input it was, and whom it names.
+fn take_header(
+    codec: &ProxyCodec,
+    begun: &mut Vec<u8>,
+    input: &Buf,
+) -> Result<Option<(usize, ProxyOrigin)>, RefusedBecause> {
+    let before = begun.len();
+    let read = if before == 0 {
+        // As a rule the header comes at once, and is read where it lies.
+        codec.read(input)
+    } else {
+        // What is behind the longest header is not needed for an answer.
+        let most = codec.most() - before;
+        begun.extend_from_slice(&input[..most.min(input.len())]);
+        codec.read(begun)
+    };
+    match read {
+        Ok(None) => {
+            if before == 0 {
+                *begun = input.to_vec();
+            }
+            Ok(None)
+        }
+        // There was no answer before this input, so the header ends in it.
+        Ok(Some(header)) => Ok(Some((header.len - before, header.origin))),
+        Err(bad) => Err(RefusedBecause::Header(bad.text())),
     }
 }
 
@@ -172,20 +228,43 @@ pub(crate) fn because(cause: Cause) -> RefusedBecause {
 #[derive(Default)]
 pub(crate) struct Transports {
     /// By the number of the listener; shorter if the last ones have none.
-    doors: Vec<Option<Door>>,
+    doors: Vec<Option<Arc<Door>>>,
     /// By the place of the connection.
     handshakes: HashMap<u32, Handshake>,
+    /// The sessions of open connections, by their places.
+    sessions: Vec<Option<Box<Session>>>,
 }
 
 impl Transports {
     /// Sets the door of a new listener.
     pub(crate) fn set_door(&mut self, listener: usize, door: Door) {
         self.doors.resize(listener, None);
-        self.doors.push(Some(door));
+        self.doors.push(Some(Arc::new(door)));
     }
 
-    pub(crate) fn door(&self, listener: usize) -> Option<Door> {
-        self.doors.get(listener).copied().flatten()
+    pub(crate) fn door(&self, listener: usize) -> Option<Arc<Door>> {
+        self.doors.get(listener).cloned().flatten()
+    }
+
+    /// Keeps the session of a connection that opens.
+    pub(crate) fn keep_session(&mut self, index: u32, session: Box<Session>) {
+        let index = index as usize;
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(session);
+    }
+
+    #[inline]
+    pub(crate) fn session(&mut self, index: u32) -> Option<&mut Session> {
+        self.sessions.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// Forgets the session of a connection that ends.
+    pub(crate) fn drop_session(&mut self, index: u32) {
+        if let Some(session) = self.sessions.get_mut(index as usize) {
+            *session = None;
+        }
     }
 
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {
@@ -213,15 +292,18 @@ impl Transports {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A handshake, at the socket of a proxy.
     fn handshake(proxy: Proxy) -> Handshake {
         let proxy: &'static Proxy = Box::leak(Box::new(proxy));
         let origin = Origin { listener: Some(0), peer: Some(([10, 0, 0, 1], 7).into()) };
-        Handshake::new(Door { proxy, versions: proxy.versions }, origin, Instant::now())
+        let door = Door { proxy: Some((proxy, proxy.versions)), tls: None, time: Duration::ZERO };
+        Handshake::new(Arc::new(door), origin, Instant::now())
+    }
+
+    fn take(handshake: &mut Handshake, input: Buf) -> Agreement {
+        handshake.take(input, Instant::now(), &mut Vec::new())
     }
 
     const LINE: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 4567 80\r\n";
@@ -231,16 +313,16 @@ mod tests {
         let whole = [LINE, b"hello"].concat();
         for cut in 1..whole.len() {
             let mut one = handshake(Proxy::v1());
-            let mut taken = one.take(Buf::from(whole[..cut].to_vec()));
+            let mut taken = take(&mut one, Buf::from(whole[..cut].to_vec()));
             let mut end = cut;
             if cut < LINE.len() {
                 assert!(matches!(taken, Agreement::More), "{cut}: {taken:?}");
                 assert_eq!(one.bytes(), cut);
-                taken = one.take(Buf::from(whole[cut..].to_vec()));
+                taken = take(&mut one, Buf::from(whole[cut..].to_vec()));
                 end = whole.len();
             }
-            let Agreement::Agreed { rest, peer } = taken else { panic!("{cut}: {taken:?}") };
-            assert_eq!(peer, Some(([192, 0, 2, 1], 4567).into()));
+            let Agreement::Agreed { rest } = taken else { panic!("{cut}: {taken:?}") };
+            assert_eq!(one.origin.peer, Some(([192, 0, 2, 1], 4567).into()));
             assert_eq!(*rest, whole[LINE.len()..end]);
         }
     }
@@ -249,10 +331,10 @@ mod tests {
     fn it_holds_no_more_than_the_longest_header() {
         let mut one = handshake(Proxy::v2().max_header(0));
         let head = [b"\r\n\r\n\0\r\nQUIT\n\x21\x11".as_slice(), &216u16.to_be_bytes()].concat();
-        assert!(matches!(one.take(Buf::from(head)), Agreement::More));
+        assert!(matches!(take(&mut one, Buf::from(head)), Agreement::More));
         // The block of an IPv4 client, then vectors that end one byte too early.
-        assert!(matches!(one.take(Buf::from(vec![0; 215])), Agreement::More));
-        let Agreement::Agreed { rest, .. } = one.take(Buf::from(vec![0; 100_000])) else {
+        assert!(matches!(take(&mut one, Buf::from(vec![0; 215])), Agreement::More));
+        let Agreement::Agreed { rest } = take(&mut one, Buf::from(vec![0; 100_000])) else {
             panic!("it is whole")
         };
         assert_eq!((rest.len(), one.bytes()), (99_999, 232));

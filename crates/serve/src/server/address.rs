@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use windlass::Handle;
 
+use crate::parts::cipher::Tls;
 use crate::words::proxy::Versions;
 
 /// Where a server listens.
@@ -48,6 +49,8 @@ pub(crate) struct Listen {
     pub(crate) sessions: Option<bool>,
     /// The header that a connection begins with; `None` leaves it to the configuration.
     pub(crate) proxy: Option<Versions>,
+    /// The TLS of its connections.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// An error that names the address.
@@ -58,7 +61,7 @@ pub(super) fn wrong(text: &str, why: &str) -> io::Error {
 impl Listen {
     /// At a place that no other listener shares.
     pub(crate) fn at(place: Place) -> Listen {
-        Listen { place, reuse_port: false, sessions: None, proxy: None }
+        Listen { place, reuse_port: false, sessions: None, proxy: None, tls: None }
     }
 
     /// What another loop listens at, if it does not share the port.
@@ -67,7 +70,7 @@ impl Listen {
             Place::Made(make) => Place::Made(make.clone()),
             _ => Place::Nowhere,
         };
-        Listen { proxy: self.proxy, ..Listen::at(place) }
+        Listen { proxy: self.proxy, tls: self.tls.clone(), ..Listen::at(place) }
     }
 
     /// Reads `SCHEME://ADDRESS[?reuseport=true&sessions=true&proxy=v2]`.
@@ -123,7 +126,7 @@ impl Listen {
                 return Err(wrong(text, known));
             }
         };
-        Ok(Listen { place, reuse_port, sessions, proxy })
+        Ok(Listen { place, reuse_port, sessions, proxy, tls: None })
     }
 }
 

@@ -241,6 +241,29 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         self
     }
 
+    /// Encrypts the connections of the address that was added last, or of the listener.
+    ///
+    /// ```no_run
+    /// use windlass_serve::Server;
+    /// use windlass_serve::tls::Tls;
+    /// # use windlass_serve::Handler;
+    /// # struct Echo;
+    /// # impl Handler for Echo { type State = (); }
+    /// let tls = Tls::pem("cert.pem", "key.pem")?;
+    /// let server = Server::new(|_loop| Echo);
+    /// let server = server.listen("tcp://0.0.0.0:443")?.tls(tls).listen("tcp://0.0.0.0:80")?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If no address was added before.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Server<F> {
+        self.listens.last_mut().expect("an address").tls = Some(tls);
+        self
+    }
+
     /// Lets the server run without an address: for connections that it
     /// [makes](Engine::connect), or that [another server](Engine::overflow_to) gives it.
     pub fn without_listener(mut self) -> Server<F> {

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::engine::balance::Balancer;
 use crate::handles::remote::Remote;
 use crate::memory::Budget;
+use crate::parts::cipher::Tls;
 use crate::sys::{self, BoundPath};
 use crate::words::balance::Balance;
 use crate::words::config::Config;
@@ -103,7 +104,13 @@ impl<S: Default + 'static> Prepared<S> {
             Place::Tcp(addresses) => {
                 let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
                 for address in addresses {
-                    match self.engine.listen_as(watcher, address, options, listen.proxy) {
+                    match self.engine.listen_as(
+                        watcher,
+                        address,
+                        options,
+                        listen.proxy,
+                        listen.tls.clone(),
+                    ) {
                         Ok(_) => return Ok(()),
                         Err(error) => last = error,
                     }
@@ -125,17 +132,20 @@ impl<S: Default + 'static> Prepared<S> {
             }
             Place::Unix(path) => {
                 let address = Address::unix(&path)?;
-                let number = self.engine.listen_as(watcher, address, options, listen.proxy)?;
+                let number =
+                    self.engine.listen_as(watcher, address, options, listen.proxy, listen.tls)?;
                 self.engine.keep_path(number, BoundPath::new(path));
                 Ok(())
             }
-            Place::Inherited(handle, name) => self.add_listener(watcher, handle).map_err(|error| {
-                let is_other = error.kind() == io::ErrorKind::Unsupported;
-                let why = "it is neither a listener nor a datagram socket";
-                if is_other { invalid(&format!("{name}: {why}")) } else { error }
-            }),
-            Place::Listener(handle) => self.add_listener(watcher, handle),
-            Place::Made(make) => self.add_listener(watcher, (make.0)(index)?),
+            Place::Inherited(handle, name) => {
+                self.add_listener(watcher, handle, listen.tls).map_err(|error| {
+                    let is_other = error.kind() == io::ErrorKind::Unsupported;
+                    let why = "it is neither a listener nor a datagram socket";
+                    if is_other { invalid(&format!("{name}: {why}")) } else { error }
+                })
+            }
+            Place::Listener(handle) => self.add_listener(watcher, handle, listen.tls),
+            Place::Made(make) => self.add_listener(watcher, (make.0)(index)?, listen.tls),
             Place::Nowhere => {
                 self.engine.skip_listener();
                 Ok(())
@@ -148,6 +158,7 @@ impl<S: Default + 'static> Prepared<S> {
         &mut self,
         watcher: &mut Watcher<D>,
         handle: Handle,
+        tls: Option<Tls>,
     ) -> io::Result<()> {
         // A watcher that makes it non-blocking itself takes that back at its end. Then another
         // process that has the listener, too, would block in its accepts.
@@ -155,7 +166,7 @@ impl<S: Default + 'static> Prepared<S> {
             Ok(fd) => sys::nonblocking(fd)?.into(),
             Err(simulated) => simulated,
         };
-        self.engine.add_listener(watcher, handle).map(|_| ())
+        self.engine.add_handle(watcher, handle, tls).map(|_| ())
     }
 
     pub(super) fn start<D: Driver, H: Handler<State = S>>(

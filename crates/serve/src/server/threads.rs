@@ -21,6 +21,7 @@ use crate::sys;
 use crate::handles::job::Executor;
 use crate::handles::remote::Remote;
 use crate::memory::Budget;
+use crate::parts::cipher::Tls;
 use crate::words::balance::Balance;
 use crate::words::config::Config;
 use crate::words::proxy::Versions;
@@ -149,8 +150,8 @@ impl Drop for Others<'_> {
 
 /// Whether every loop has a listener of its own at an address.
 enum Sharing {
-    /// With this setting for proxies.
-    Tcp(Option<Versions>),
+    /// With this setting for proxies, and this TLS.
+    Tcp(Option<Versions>, Option<Tls>),
     /// With this setting for sessions.
     Udp(Option<bool>),
     /// The first loop has a listener, and the others have this.
@@ -162,7 +163,7 @@ enum Sharing {
 impl Sharing {
     fn of(listen: &Listen, shares: bool) -> Sharing {
         match listen.place {
-            Place::Tcp(_) if shares => Sharing::Tcp(listen.proxy),
+            Place::Tcp(_) if shares => Sharing::Tcp(listen.proxy, listen.tls.clone()),
             Place::Udp(_) if listen.reuse_port => Sharing::Udp(listen.sessions),
             Place::Nowhere => Sharing::Nowhere,
             _ => Sharing::No(listen.again()),
@@ -178,13 +179,15 @@ fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
             return Listen::at(Place::Nowhere);
         }
         let address = addresses.next().and_then(Address::ip);
-        let (place, sessions, proxy) = match (address, shared) {
-            (Some(ip), Sharing::Tcp(proxy)) => (Place::Tcp(vec![ip]), None, *proxy),
-            (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions, None),
+        let (place, sessions, proxy, tls) = match (address, shared) {
+            (Some(ip), Sharing::Tcp(proxy, tls)) => {
+                (Place::Tcp(vec![ip]), None, *proxy, tls.clone())
+            }
+            (Some(ip), Sharing::Udp(sessions)) => (Place::Udp(vec![ip]), *sessions, None, None),
             (_, Sharing::No(listen)) => return listen.again(),
             _ => return Listen::at(Place::Nowhere),
         };
-        Listen { place, reuse_port: true, sessions, proxy }
+        Listen { place, reuse_port: true, sessions, proxy, tls }
     };
     shared.iter().map(listen).collect()
 }

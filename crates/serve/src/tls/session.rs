@@ -266,6 +266,19 @@ impl Session {
         (Buf::list([plain, Buf::from(rest)]), result)
     }
 
+    /// Takes bytes of the peer until the handshake is done. Returns how many it took. What is
+    /// behind them is for [`feed`](Session::feed).
+    pub(crate) fn feed_handshake(&mut self, input: &[u8]) -> Result<usize, TlsError> {
+        let mut consumed = 0;
+        while self.wire.is_handshaking() && consumed < input.len() {
+            match self.step(&input[consumed..])? {
+                0 => break,
+                count => consumed += count,
+            }
+        }
+        Ok(consumed)
+    }
+
     /// Takes the rest of one record, or what there is of it. Zero says that nothing can be taken.
     fn step(&mut self, input: &[u8]) -> Result<usize, TlsError> {
         self.check()?;

@@ -54,6 +54,11 @@ pub enum Cause {
     TooSlow,
     /// The connect did not succeed within [`Limits::connect`](crate::Limits::connect).
     ConnectTimeout,
+    /// TLS has failed. The log has the reason, and so has the connection's session.
+    Tls,
+    /// The input has ended without `close_notify`: somebody may have cut the connection, and what
+    /// has come may not be all.
+    Truncated,
     /// A callback of the program, or a [job](Engine::execute) of the connection, has panicked.
     Panicked,
     /// The server shuts down.
@@ -81,6 +86,8 @@ impl fmt::Display for Cause {
             Cause::Overflow => "too many bytes waited for the connection",
             Cause::TooSlow => "the peer has used up its time",
             Cause::ConnectTimeout => "the connect had no answer in time",
+            Cause::Tls => "TLS has failed",
+            Cause::Truncated => "the input was cut: it has ended without close_notify",
             Cause::Panicked => "a callback has panicked",
             Cause::Shutdown => "the server shuts down",
             Cause::FileEnded => "a file was shorter than what was to be sent of it",

@@ -85,7 +85,8 @@ pub struct Ends {
     pub panicked: u64,
     /// [`Cause::Shutdown`].
     pub shutdown: u64,
-    /// [`Cause::Os`], [`Cause::FileEnded`], [`Cause::ConnectTimeout`] and [`Cause::Rejected`].
+    /// [`Cause::Os`], [`Cause::FileEnded`], [`Cause::ConnectTimeout`], [`Cause::Tls`],
+    /// [`Cause::Truncated`] and [`Cause::Rejected`].
     pub failed: u64,
 }
 
@@ -142,9 +143,12 @@ impl Counters {
             Cause::Overflow => &mut ends.overflow,
             Cause::Panicked => &mut ends.panicked,
             Cause::Shutdown => &mut ends.shutdown,
-            Cause::Os(_) | Cause::FileEnded | Cause::ConnectTimeout | Cause::Rejected => {
-                &mut ends.failed
-            }
+            Cause::Os(_)
+            | Cause::FileEnded
+            | Cause::ConnectTimeout
+            | Cause::Tls
+            | Cause::Truncated
+            | Cause::Rejected => &mut ends.failed,
         } += 1;
     }
 }

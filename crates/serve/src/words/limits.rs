@@ -40,6 +40,8 @@ pub struct Limits {
     pub linger: Duration,
     /// How long a connect may take, at all addresses together. Default 30 s.
     pub connect: Option<Duration>,
+    /// How long a handshake of TLS may take, from the first byte to the last. Default 10 s.
+    pub handshake: Duration,
     /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
     /// Once at most so many bytes of output wait, it reads again, and
@@ -83,6 +85,7 @@ impl Limits {
             close: Duration::from_secs(10),
             linger: Duration::from_secs(2),
             connect: Some(Duration::from_secs(30)),
+            handshake: Duration::from_secs(10),
             high: 256 << 10,
             low: 64 << 10,
             cap: 64 << 20,
@@ -123,6 +126,12 @@ impl Limits {
     /// Sets [`connect`](Limits::connect); `None` leaves it to the system.
     pub fn connect(mut self, span: impl Into<Option<Duration>>) -> Limits {
         self.connect = span.into();
+        self
+    }
+
+    /// Sets [`handshake`](Limits::handshake).
+    pub fn handshake(mut self, span: Duration) -> Limits {
+        self.handshake = span;
         self
     }
 
