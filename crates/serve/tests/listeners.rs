@@ -16,6 +16,7 @@ every_driver! {
     a_listener_that_closes_in_a_storm_leaves_no_peer_waiting
     a_server_that_shuts_down_takes_no_listener
     a_listener_is_closed_once
+    a_server_that_has_stopped_listening_says_so
 }
 
 #[cfg(unix)]
@@ -135,6 +136,16 @@ fn a_server_that_shuts_down_takes_no_listener<T: Harness>() {
     assert!(remote.add_listener(handle).is_err());
     bench.until("it is over", |bench| bench.running.is_over());
     assert!(bench.running.handler().added.is_empty());
+}
+
+/// The listener was dropped without a word.
+fn a_server_that_has_stopped_listening_says_so<T: Harness>() {
+    let mut bench = served::<T>();
+    let (handle, _) = listener(&mut bench);
+    bench.running.engine().stop_listening(&mut bench.watcher);
+    assert!(bench.running.remote().add_listener(handle).is_ok());
+    let refused = [Err(io::ErrorKind::Other)];
+    bench.until("it is told", |bench| bench.running.handler().added == refused);
 }
 
 fn a_listener_is_closed_once<T: Harness>() {

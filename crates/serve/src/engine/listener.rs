@@ -441,6 +441,13 @@ impl<S> Engine<S> {
         self.entrance.paths.push((listener, path));
     }
 
+    /// Says that a listener of another thread was not added.
+    #[cold]
+    pub(crate) fn refuse_listener(&mut self) {
+        let why = io::Error::other("the server has stopped listening");
+        self.told.pending.push_back(Pending::ListenerAdded(Box::new(Err(why))));
+    }
+
     /// Closes the listeners and the datagram sockets. Accepted connections stay open. A datagram
     /// socket first sends its waiting datagrams, for at most
     /// [`Limits::close`](crate::Limits::close).
@@ -592,7 +599,7 @@ impl<S> Engine<S> {
                 }
                 Request::Accept(listener) => self.accept_again(watcher, listener),
                 Request::CloseListener(listener) => self.close_listener_now(watcher, listener),
-                Request::AddListener(handle) if self.entrance.has_stopped => drop(handle),
+                Request::AddListener(_) if self.entrance.has_stopped => self.refuse_listener(),
                 Request::AddListener(handle) => {
                     let added = self.add_handle(watcher, handle, None);
                     self.told.pending.push_back(Pending::ListenerAdded(Box::new(added)));

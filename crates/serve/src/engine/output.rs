@@ -52,8 +52,7 @@ impl<S> Engine<S> {
         let (place, charged) = self.table.look(index);
         let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
         if place.active != NIL
-            || place.takes_no_output()
-            || place.flags & CODED != 0
+            || place.writes_pass_more()
             || len == 0
             || len > self.memory.small
             || charged as usize + len > self.config.limits.cap

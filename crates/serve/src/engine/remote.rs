@@ -195,6 +195,7 @@ impl<S> Engine<S> {
             Command::Take(moved) => self.outside.arrivals.push_back(moved),
             Command::Dial(asked) => self.drop_dial(*asked),
             Command::Answer(_, outcome) => discard(outcome),
+            Command::AddListener(_) => self.refuse_listener(),
             Command::Message(message, charged) => {
                 self.memory.budget.change(charged, 0);
                 self.told.posted += 1;
@@ -204,7 +205,6 @@ impl<S> Engine<S> {
             | Command::Close(_)
             | Command::Stream(..)
             | Command::Move
-            | Command::AddListener(_)
             | Command::CloseListener(_)
             | Command::CancelDial(_)
             | Command::Stop => {}

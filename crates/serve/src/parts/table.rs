@@ -109,6 +109,12 @@ impl<S> Place<S> {
         self.flags & (BARRED | SHUT | SHUTTING | ABORT) != 0
     }
 
+    /// Whether one buffer is not sent as it is: the connection takes no output, or encrypts it.
+    #[inline]
+    pub(crate) fn writes_pass_more(&self) -> bool {
+        self.flags & (BARRED | SHUT | SHUTTING | ABORT | CODED) != 0
+    }
+
     /// Goes on to the next stage.
     pub(crate) fn advance(&mut self, step: Step) {
         if let Some(next) = self.stage.next(step) {
