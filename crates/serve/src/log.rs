@@ -147,7 +147,7 @@ pub enum LogEvent<'a> {
         id: Option<Id>,
         /// The address of its peer, if it has an internet address and is not open.
         peer: Option<SocketAddr>,
-        /// What has failed: the text of a [`tls::Error`](crate::tls::Error).
+        /// What has failed: the text of an `Error` of the module `tls`.
         error: &'a str,
     },
     /// A connection has ended. A connect that fails has this event only.
