@@ -388,6 +388,27 @@ fn keys_change_while_data_passes() {
 }
 
 #[test]
+fn the_answer_to_a_change_of_keys_takes_no_room_of_the_text() {
+    let (_, server, client) = settings(Provider::default());
+    let mut pair = Pair::open(&server.build().unwrap(), &client.build().unwrap());
+    for len in [1, 65_536, 200_000] {
+        assert!(pair.client.update_keys());
+        pair.run().unwrap();
+        assert!(!pair.server.has_output(), "it waits for a write");
+        let text = vec![7; len];
+        let mut out = Vec::new();
+        let taken = pair.server.write(&[IoSlice::new(&text)], &mut out).unwrap();
+        assert_eq!(taken, len.min(65_536));
+        pair.server.write_all(&text[taken..], &mut out).unwrap();
+        assert_eq!(records(&out).len(), 1 + len.div_ceil(16_384));
+        pair.client_plain.clear();
+        pair.to_client.extend(out);
+        pair.run().unwrap();
+        assert!(pair.client_plain == text);
+    }
+}
+
+#[test]
 fn the_first_protocol_of_the_server_is_chosen() {
     let (_, server, client) = settings(Provider::default());
     let server = server.alpn(["h2", "http/1.1"]).build().unwrap();

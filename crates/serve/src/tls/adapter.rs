@@ -24,7 +24,7 @@ use rustls::{
 
 /// How much plain text rustls takes at most for one call of [`Wire::write`]: its own limit, and
 /// four records of full size.
-pub(super) const PIECE: usize = 64 << 10;
+const PIECE: usize = 64 << 10;
 
 /// The buffer for records that rustls has between two records.
 pub(super) const READ_SIZE: usize = 4096;
@@ -68,13 +68,15 @@ impl Read for Never {
 
 /// Looks at new input.
 ///
-/// In a debug build rustls panics if the peer breaks a rule after this end has sent `close_notify`:
-/// an assertion wants no alert behind another one (rustls#959). A peer must not choose that.
+/// If the peer breaks a rule after this end has sent `close_notify`, rustls panics where it is
+/// built with debug assertions: one of them wants no alert behind another one (rustls#959). A peer
+/// must not choose that. The panic hook of the program still hears of it.
 fn process(connection: &mut Connection, is_closed: bool) -> Result<IoState, Error> {
-    if cfg!(debug_assertions) && is_closed {
+    if is_closed {
         let process = AssertUnwindSafe(|| connection.process_new_packets());
-        // What is left of the connection after a panic has failed.
-        return catch_unwind(process).unwrap_or(Err(Error::DecryptError));
+        // Which rule it was is lost, and what is left of the connection has failed.
+        let unknown = || Error::General("the peer has broken a rule after the close".to_owned());
+        return catch_unwind(process).unwrap_or_else(|_| Err(unknown()));
     }
     connection.process_new_packets()
 }
@@ -220,11 +222,17 @@ impl Wire {
     /// Encrypts plain text, at most [`PIECE`] bytes, and appends the records to `out`, behind all
     /// output that waits. Returns how many bytes it took. `None` says that the keys are used up.
     pub(super) fn write(&mut self, parts: &[IoSlice<'_>], out: &mut Vec<u8>) -> Option<usize> {
-        // What waits would count for rustls' limit.
+        // What waits would count for rustls' limit, and so would an answer to a change of keys,
+        // which rustls keeps until a write.
+        if let WireStage::Begun(connection) = &mut self.stage {
+            let nothing = connection.writer().write(&[]);
+            debug_assert!(nothing.is_ok(), "nothing has failed");
+        }
         self.output(out);
         let WireStage::Begun(connection) = &mut self.stage else { return Some(0) };
         let before = out.len();
         let taken = connection.writer().write_vectored(parts).unwrap_or(0);
+        debug_assert!(taken <= PIECE);
         self.output(out);
         // A connection of TLS 1.2 whose keys are used up says that it took all, and drops it: it
         // sends an alert in place of data, and nothing after that.

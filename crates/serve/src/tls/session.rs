@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use windlass::Buf;
 
-use super::adapter::{PIECE, READ_SIZE, Wire};
+use super::adapter::{READ_SIZE, Wire};
 use super::certificate::CertificateInfo;
 use super::client::TlsClient;
 use super::error::TlsError;
@@ -427,9 +427,13 @@ impl Session {
     /// # Errors
     /// As for [`write`](Session::write).
     pub fn write_all(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), TlsError> {
-        for piece in plain.chunks(PIECE) {
-            let taken = self.write(&[IoSlice::new(piece)], out)?;
-            debug_assert_eq!(taken, piece.len());
+        let mut left = plain;
+        while !left.is_empty() {
+            let taken = self.write(&[IoSlice::new(left)], out)?;
+            if taken == 0 {
+                return Err(self.fail(TlsError::Other("rustls takes nothing".to_owned())));
+            }
+            left = &left[taken..];
         }
         Ok(())
     }
