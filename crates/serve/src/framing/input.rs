@@ -261,7 +261,12 @@ impl Input {
             return None;
         }
         if self.start == self.front.len() {
-            let next = self.more.pop_front()?;
+            let Some(next) = self.more.pop_front() else {
+                // A frame that was consumed has left its memory.
+                self.tail = Vec::new();
+                self.replace_front(Piece::default());
+                return None;
+            };
             self.replace_front(next);
         }
         let from = self.start;

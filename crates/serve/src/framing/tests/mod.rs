@@ -624,3 +624,16 @@ fn limits_of_prefixes() {
     assert_eq!(head(Prefix::U64Be, 0x0102), [0, 0, 0, 0, 0, 0, 1, 2]);
     assert_eq!(head(Prefix::Varint, 300), [0xAC, 2]);
 }
+
+/// The memory of a frame that came in two pieces stayed, with nothing left to take.
+#[test]
+fn a_take_of_nothing_leaves_no_memory() {
+    let mut input = Input::new();
+    let mut codec = Prefixed::new(Prefix::U8, 100);
+    input.push(vec![3, 7]);
+    assert!(input.next(&mut codec).unwrap().is_none());
+    input.push(vec![8, 9]);
+    assert_eq!(&**input.next(&mut codec).unwrap().as_ref().unwrap(), [7, 8, 9]);
+    assert!(input.held_bytes() > 0 && input.take(1).is_none());
+    assert_eq!(input.held_bytes(), 0);
+}
