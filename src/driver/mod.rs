@@ -427,7 +427,8 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Refusal::Unsupported)
     }
 
-    /// The idle timeout of a source, as it was set: `None` if it has none, or has ended.
+    /// The idle timeout of a source, as it was set: `None` if it has none, or has ended. A driver
+    /// that has [`set_idle_timeout`](Driver::set_idle_timeout) tells it.
     fn idle_timeout(&self, source: Source) -> Option<Duration> {
         None
     }

@@ -7,12 +7,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::engine::Loop;
+use common::engine::{Loop, no_times, run_for, until};
 use common::refusing::{Orders, Refusing};
 use common::turns::Turns;
 use common::{Harness, PATIENCE, bench};
 use windlass::driver::Deadline;
-use windlass::driver::{Driver, OpCode};
+use windlass::driver::OpCode;
 use windlass::net::{ConnectOptions, DatagramOptions};
 use windlass::{Address, Buf, Op, Watcher};
 use windlass_serve::{
@@ -40,24 +40,11 @@ every_driver! {
 }
 
 fn config() -> Config {
-    Config::new().limits(Limits::new().idle(None).write_stall(None).connect(None))
+    Config::new().limits(no_times())
 }
 
 fn new<T: Harness>() -> Loop<T::Driver> {
     Loop::new::<T>(config())
-}
-
-/// Carries out what the test has asked for, and runs until `ready`.
-#[track_caller]
-fn until<D: Driver>(l: &mut Loop<D>, what: &str, ready: impl FnMut(&mut Loop<D>) -> bool) {
-    l.engine.flush(&mut l.watcher);
-    l.until(what, ready);
-}
-
-/// Carries out what the test has asked for, and runs for a time.
-fn run_for<D: Driver>(l: &mut Loop<D>, span: Duration) {
-    l.engine.flush(&mut l.watcher);
-    l.run_for(span);
 }
 
 fn timeout<T: Harness>() -> Duration {

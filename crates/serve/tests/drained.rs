@@ -5,29 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::engine::Loop;
+use common::engine::{Loop, no_times, run_for, simulated};
 use common::turns::Turns;
 use windlass::driver::{Auto, OpCode};
-use windlass::sim::Sim;
-use windlass::{Completions, Op, Source, Watcher};
+use windlass::{Completions, Op, Source};
 use windlass_serve::{Config, Event, Limits};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn limits() -> Limits {
-    Limits::new().idle(None).write_stall(None).connect(None)
-}
-
-fn sim(limits: Limits) -> (Sim, Loop<Auto>) {
-    let sim = Sim::new(1);
-    let l = Loop::on(Watcher::simulated(&sim), Config::new().limits(limits));
-    (sim, l)
-}
-
-fn run(l: &mut Loop<Auto>, span: Duration) {
-    l.engine.flush(&mut l.watcher);
-    l.run_for(span);
-}
 
 fn count(l: &Loop<Auto>, what: &str) -> usize {
     l.told.iter().filter(|told| **told == what).count()
@@ -40,11 +24,11 @@ fn reads(l: &mut Loop<Auto>, client: Source) {
 /// The look at the completion lowers the figure that `send` compares with the mark.
 #[test]
 fn drained_follows_if_the_kernel_has_taken_the_output_of_before() {
-    let (_, mut l) = sim(limits().marks(10 << 10, 100 << 10));
+    let (_, mut l) = simulated(no_times().marks(10 << 10, 100 << 10));
     let (client, id) = l.pair();
     while l.engine.waiting(id) < 50 << 10 {
         l.engine.write(id, vec![0; 40 << 10]).unwrap();
-        run(&mut l, SECOND / 10);
+        run_for(&mut l, SECOND / 10);
     }
     assert!(!l.engine.is_full(id));
     reads(&mut l, client);
@@ -71,7 +55,7 @@ fn drained_follows_if_the_kernel_has_taken_the_output_of_before() {
             break;
         }
     }
-    run(&mut l, 10 * SECOND);
+    run_for(&mut l, 10 * SECOND);
     assert!(count(&l, "drained") == 1 || l.engine.is_full(id), "{:?}", l.told);
 }
 
@@ -113,14 +97,14 @@ mod files {
     }
 
     fn output_in_front<T: Harness<Driver = Auto>>() {
-        drained_follows::<T>(limits().marks(1 << 10, 4 << 10), |l, id| {
+        drained_follows::<T>(no_times().marks(1 << 10, 4 << 10), |l, id| {
             l.engine.write(id, vec![0; 8 << 10]).unwrap();
             l.engine.send_file(id, file(100), ..).unwrap();
         });
     }
 
     fn an_empty_file<T: Harness<Driver = Auto>>() {
-        drained_follows::<T>(limits().files(1), |l, id| {
+        drained_follows::<T>(no_times().files(1), |l, id| {
             l.engine.send_file(id, file(100), 0..0).unwrap();
         });
     }
@@ -177,7 +161,7 @@ mod proxies {
                 Action::None
             }
         }
-        let config = Config::new().limits(limits().marks(10 << 10, 100 << 10));
+        let config = Config::new().limits(no_times().marks(10 << 10, 100 << 10));
         let server = Server::new(|_| Proxy::default()).config(config);
         let mut b = bench::<Epoll, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
         let mut slow = TcpStream::connect(b.addresses[0].ip().unwrap()).unwrap();

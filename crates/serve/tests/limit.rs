@@ -7,7 +7,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::engine::Loop;
+use common::engine::{Loop, no_times, run_for, until};
 use common::refusing::{Orders, Refusing};
 use common::turns::Turns;
 use common::{Harness, bench};
@@ -36,6 +36,7 @@ every_driver! {
     ids_that_take_no_limit
     a_refused_timer_is_tried_again
     the_256th_idle_time_is_counted
+    a_driver_that_tells_no_idle_time_keeps_it
     short_pauses_stop_the_time
     a_pause_for_each_piece_leaves_no_time_out
     much_output_stops_the_time
@@ -44,7 +45,7 @@ every_driver! {
 }
 
 fn config() -> Config {
-    Config::new().limits(Limits::new().idle(None).write_stall(None).connect(None))
+    Config::new().limits(no_times())
 }
 
 fn new<T: Harness>() -> Loop<T::Driver> {
@@ -61,19 +62,6 @@ fn at_its_time<T: Harness>(start: Instant, end: Instant, span: Duration) {
     assert!(took >= span, "{took:?} is before {span:?}");
     let late = (span / 16).max(Duration::from_millis(100)) + Duration::from_micros(100);
     assert!(!T::VIRTUAL || took <= span + late, "{took:?} is long after {span:?}");
-}
-
-/// Carries out what the test has asked for, and runs until `ready`.
-#[track_caller]
-fn until<D: Driver>(l: &mut Loop<D>, what: &str, ready: impl FnMut(&mut Loop<D>) -> bool) {
-    l.engine.flush(&mut l.watcher);
-    l.until(what, ready);
-}
-
-/// Carries out what the test has asked for, and runs for a time.
-fn run_for<D: Driver>(l: &mut Loop<D>, span: Duration) {
-    l.engine.flush(&mut l.watcher);
-    l.run_for(span);
 }
 
 /// Runs until `ready`. The client says `bytes` bytes after each `step` until then.
@@ -537,4 +525,18 @@ fn the_end_of_an_engine_leaves_no_timer<T: Harness>() {
         assert!(l.now() - start < common::PATIENCE, "{:?}", l.watcher.counters().in_flight);
         l.watcher.wait_timeout(&mut Completions::new(), span::<T>()).unwrap();
     }
+}
+
+/// The driver around the other one does not say what it was told. A resume took the time away.
+fn a_driver_that_tells_no_idle_time_keeps_it<T: Harness>() {
+    let driver = T::watcher(Watcher::builder()).into_driver();
+    let driver = Refusing::new(driver, Orders::default());
+    let limits = config().limits.idle(span::<T>());
+    let mut l = Loop::on(Watcher::with_driver(driver), config().limits(limits));
+    let (_client, id) = l.pair();
+    l.engine.pause(id);
+    run_for(&mut l, span::<T>() / 4);
+    l.engine.resume(id);
+    until(&mut l, "it has ended", |l| !l.ends.is_empty());
+    assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
 }

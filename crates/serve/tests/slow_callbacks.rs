@@ -8,40 +8,23 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::engine::Loop;
+use common::engine::{Loop, no_times, run_for, simulated};
 use common::turns::Turns;
-use windlass::driver::{Auto, OpCode};
+use windlass::driver::OpCode;
 use windlass::sim::Sim;
 use windlass::{Completions, Watcher};
 use windlass_serve::net::{Networks, Proxy};
-use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Server,
-};
+use windlass_serve::{Action, Cause, Closed, Config, Conn, Context, Handler, Origin, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn limits() -> Limits {
-    Limits::new().idle(None).write_stall(None).connect(None)
-}
-
-fn sim(limits: Limits) -> (Sim, Loop<Auto>) {
-    let sim = Sim::new(1);
-    let l = Loop::on(Watcher::simulated(&sim), Config::new().limits(limits));
-    (sim, l)
-}
-
-fn run(l: &mut Loop<Auto>, span: Duration) {
-    l.engine.flush(&mut l.watcher);
-    l.run_for(span);
-}
 
 /// The clock of a close begins with the time of the last wait, and not with the close.
 #[test]
 fn a_close_after_a_slow_callback_has_its_time() {
-    let (sim, mut l) = sim(limits().close(4 * SECOND));
+    let (sim, mut l) = simulated(no_times().close(4 * SECOND));
     let (_deaf, id) = l.pair();
     l.engine.write(id, vec![0; 4 << 20]).unwrap();
-    run(&mut l, 20 * SECOND);
+    run_for(&mut l, 20 * SECOND);
     // A callback that takes three seconds, and then closes.
     sim.advance(3 * SECOND);
     l.engine.close(id);
@@ -54,9 +37,9 @@ fn a_close_after_a_slow_callback_has_its_time() {
 
 #[test]
 fn output_after_a_slow_callback_has_its_time() {
-    let (sim, mut l) = sim(limits().write_stall(4 * SECOND));
+    let (sim, mut l) = simulated(no_times().write_stall(4 * SECOND));
     let (_deaf, id) = l.pair();
-    run(&mut l, 20 * SECOND);
+    run_for(&mut l, 20 * SECOND);
     sim.advance(3 * SECOND);
     l.engine.write(id, vec![0; 4 << 20]).unwrap();
     let start = sim.now();
@@ -72,7 +55,7 @@ fn a_handshake_after_a_slow_callback_has_its_time() {
     let sim = Sim::new(1);
     let proxy = Proxy::v1().timeout(4 * SECOND).from("127.0.0.0/8".parse::<Networks>().unwrap());
     let proxy: &'static Proxy = Box::leak(Box::new(proxy));
-    let mut l = Loop::on(Watcher::simulated(&sim), Config::new().limits(limits()).proxy(proxy));
+    let mut l = Loop::on(Watcher::simulated(&sim), Config::new().limits(no_times()).proxy(proxy));
     l.client();
     let mut start = None;
     while start.is_none() {
@@ -116,7 +99,7 @@ fn output_of_a_slow_callback_of_a_server_has_its_time() {
     }
     let sim = Sim::new(1);
     let mut watcher = Watcher::simulated(&sim);
-    let config = Config::new().limits(limits().write_stall(4 * SECOND));
+    let config = Config::new().limits(no_times().write_stall(4 * SECOND));
     let server = Server::new(|_| Slow(sim.clone(), None, None)).config(config);
     let server = server.listen("tcp://127.0.0.1:0").unwrap();
     let mut server = server.start_on(&mut watcher).unwrap();

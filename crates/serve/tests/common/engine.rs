@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use windlass::driver::{Driver, OpCode};
+use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::sim::Sim;
 use windlass::{Address, Completion, Completions, Handle, Source, Watcher};
-use windlass_serve::{Cause, Config, Engine, Event, Id, Phase};
+use windlass_serve::{Cause, Config, Engine, Event, Id, Limits, Phase};
 
 use super::turns::Turns;
 use super::{Harness, bound_buffers};
@@ -111,4 +112,29 @@ impl<D: Driver> Turns for Loop<D> {
         self.engine.flush(&mut self.watcher);
         count
     }
+}
+
+/// Carries out what the test has asked for, and runs until `ready`.
+#[track_caller]
+pub fn until<D: Driver>(l: &mut Loop<D>, what: &str, ready: impl FnMut(&mut Loop<D>) -> bool) {
+    l.engine.flush(&mut l.watcher);
+    l.until(what, ready);
+}
+
+/// Carries out what the test has asked for, and runs for a time.
+pub fn run_for<D: Driver>(l: &mut Loop<D>, span: Duration) {
+    l.engine.flush(&mut l.watcher);
+    l.run_for(span);
+}
+
+/// Limits without the times that would end a quiet connection.
+pub fn no_times() -> Limits {
+    Limits::new().idle(None).write_stall(None).connect(None)
+}
+
+/// An engine in a simulation of its own.
+pub fn simulated(limits: Limits) -> (Sim, Loop<Auto>) {
+    let sim = Sim::new(1);
+    let l = Loop::on(Watcher::simulated(&sim), Config::new().limits(limits));
+    (sim, l)
 }
