@@ -32,6 +32,37 @@ fn keep<T>(result: Result<T, Error>, certificate: &CertificateDer<'_>) -> Result
     result
 }
 
+/// The calls that both traits have.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            own: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            keep(self.0.verify_tls12_signature(message, own, signature), own)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            own: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            keep(self.0.verify_tls13_signature(message, own, signature), own)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.supported_verify_schemes()
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            self.0.requires_raw_public_keys()
+        }
+    };
+}
+
 /// A verifier whose refusals name the certificate.
 #[derive(Debug)]
 pub(super) struct Naming<V: ?Sized>(pub(super) Arc<V>);
@@ -48,31 +79,7 @@ impl ServerCertVerifier for Naming<dyn ServerCertVerifier> {
         keep(self.0.verify_server_cert(own, issuers, name, ocsp, now), own)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        keep(self.0.verify_tls12_signature(message, own, signature), own)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        keep(self.0.verify_tls13_signature(message, own, signature), own)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        self.0.requires_raw_public_keys()
-    }
+    signatures!();
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
         self.0.root_hint_subjects()
@@ -101,29 +108,5 @@ impl ClientCertVerifier for Naming<dyn ClientCertVerifier> {
         keep(self.0.verify_client_cert(own, issuers, now), own)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        keep(self.0.verify_tls12_signature(message, own, signature), own)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        own: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        keep(self.0.verify_tls13_signature(message, own, signature), own)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        self.0.requires_raw_public_keys()
-    }
+    signatures!();
 }
