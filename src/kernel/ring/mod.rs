@@ -369,7 +369,7 @@ unsafe impl Kernel for Ring {
                 }
             }
             RECALL => {
-                self.recall.end();
+                self.recall.end(result > 0);
                 let Some(buffers) = &mut self.buffers else { return Some(answer) };
                 if result <= 0 {
                     buffers.recall_failed();

@@ -45,10 +45,10 @@ impl Recall {
         true
     }
 
-    /// The read has ended.
-    pub(super) fn end(&mut self) {
+    /// The read has ended, and a buffer came back or not.
+    pub(super) fn end(&mut self, came_back: bool) {
         self.in_kernel = false;
-        self.count += 1;
+        self.count += u64::from(came_back);
     }
 }
 
