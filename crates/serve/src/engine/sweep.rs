@@ -8,8 +8,9 @@
 //! begins when they begin to rest, and begins anew with each byte of output that moves, with a
 //! resume, with a new idle time, and when the program was told of the last one. A pause stops it.
 //!
-//! Whoever finds that the time has passed only notes it ([`IdleClock::Over`]). The end of the flush
-//! acts: what the program asks of the connection in the same turn still begins the time anew.
+//! A look at the time, or the read that the watcher ends, only notes that the time has passed
+//! ([`IdleClock::Over`]). The end of the flush acts: what the program asks of the connection in the
+//! same turn still begins the time anew.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +81,7 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Begins the idle time of a connection anew, whoever counts it.
+    /// Begins the idle time of a connection anew, whether the watcher counts it or the sweep.
     pub(crate) fn begin_idle_anew<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         if let Some(active) = self.table.active_of(index) {
             active.idle = IdleClock::Elsewhere;

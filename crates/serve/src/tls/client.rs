@@ -132,7 +132,7 @@ impl TlsClientBuilder {
     /// Reads the files, and makes the settings.
     ///
     /// # Errors
-    /// [`Error::NoRoots`](TlsError::NoRoots) if there is nobody to trust, and
+    /// [`Error::NoRoots`](TlsError::NoRoots) if there is no authority to trust, and
     /// [`Error::SystemRoots`](TlsError::SystemRoots) if the authorities of the system cannot be
     /// used. [`Error::File`](TlsError::File), [`Error::Pem`](TlsError::Pem) and
     /// [`Error::KeyMismatch`](TlsError::KeyMismatch) say what is wrong with which file,

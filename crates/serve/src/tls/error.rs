@@ -83,7 +83,7 @@ pub enum TlsError {
         /// The limit, in bytes.
         limit: usize,
     },
-    /// The connection has ended without `close_notify`: somebody may have cut it.
+    /// The connection has ended without `close_notify`: an attacker may have cut it.
     Truncated,
     /// The connection has ended, and the handshake was not done.
     HandshakeCut,

@@ -461,7 +461,7 @@ impl Session {
     ///
     /// # Errors
     /// [`TlsError::HandshakeCut`] if the handshake was not done, and [`TlsError::Truncated`] if the
-    /// peer has not said `close_notify`: then somebody else may have cut the connection, and what
+    /// peer has not said `close_notify`: then an attacker may have cut the connection, and what
     /// has come may not be all. The session has failed. After another failure, its reason.
     pub fn end_of_input(&mut self) -> Result<(), TlsError> {
         self.check()?;
