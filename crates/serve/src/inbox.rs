@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// A connection that another loop has accepted, also one of another server.
     Adopt(Accepted),
     /// A connection for which there is no thread.
-    TurnAway(Handle),
+    TurnAway(Accepted),
     /// A connection that a thread hands over.
     Take(Box<Moved>),
     /// There are too many threads: this one moves what may move.
@@ -156,10 +156,10 @@ impl Shared {
         self.load.fetch_add(1, Ordering::Relaxed);
         let command = match serves {
             true => Command::Adopt(accepted),
-            false => Command::TurnAway(accepted.handle),
+            false => Command::TurnAway(accepted),
         };
         let is_taken = match self.post(command) {
-            Err(Command::Adopt(accepted)) => self.post(Command::TurnAway(accepted.handle)).is_ok(),
+            Err(Command::Adopt(accepted)) => self.post(Command::TurnAway(accepted)).is_ok(),
             posted => posted.is_ok(),
         };
         if !is_taken {

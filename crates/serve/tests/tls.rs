@@ -8,12 +8,12 @@ mod tls;
 
 use std::time::Duration;
 
-use common::{Bench, Harness, bench};
+use common::{Bench, Harness, bench_with};
 use windlass::driver::Driver;
-use windlass::{Buf, Source};
+use windlass::{Buf, Builder, Source, Watcher};
 use windlass_serve::tls::{Provider, Session, SessionState, Tls, TlsClient};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Server,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Refusal, Server,
 };
 
 every_driver! {
@@ -29,6 +29,9 @@ every_driver! {
     a_reset_is_a_cause
     a_shutdown_says_the_end
     nothing_stays_charged
+    what_would_pass_the_session_is_refused
+    a_program_that_keeps_all_data_holds_up_nobody
+    a_connection_too_many_gets_no_plain_text
 }
 
 /// What the server has heard and told.
@@ -41,6 +44,10 @@ struct Echo {
     pauses: bool,
     /// Answers so many bytes, and closes.
     closes_after: Option<usize>,
+    /// What it keeps of its input, if it keeps that.
+    kept: Option<Vec<Buf>>,
+    /// Tries to send the bytes of the program itself past the session.
+    tries: Option<std::path::PathBuf>,
 }
 
 impl Handler for Echo {
@@ -55,6 +62,17 @@ impl Handler for Echo {
     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
         assert!(!data.is_empty());
         self.heard.extend_from_slice(&data);
+        if let Some(path) = &self.tries {
+            let file = std::fs::File::open(path).unwrap();
+            assert_eq!(c.send_file(file, ..).unwrap_err().reason, Refusal::Unsupported);
+            let id = c.id();
+            assert!(!c.engine().detach(id) && !c.move_to_loop());
+        }
+        if let Some(kept) = &mut self.kept {
+            c.write_slice(&data);
+            kept.push(data);
+            return Action::None;
+        }
         if let Some(bytes) = self.closes_after {
             c.write(vec![7; bytes]);
             return Action::Close;
@@ -96,11 +114,15 @@ fn settings() -> (Tls, TlsClient) {
 type Served<T> = Bench<<T as Harness>::Driver, Echo>;
 
 fn serve<T: Harness>(echo: Echo, config: Config) -> (Served<T>, TlsClient) {
+    serve_with::<T>(Watcher::builder(), echo, config)
+}
+
+fn serve_with<T: Harness>(builder: Builder, echo: Echo, config: Config) -> (Served<T>, TlsClient) {
     let (tls, client) = settings();
     let echo = std::cell::RefCell::new(Some(echo));
     let server = Server::new(move |_| echo.borrow_mut().take().expect("one loop")).config(config);
     let server = server.listen("tcp://127.0.0.1:0").unwrap().tls(tls);
-    (bench::<T, _, _>(server), client)
+    (bench_with::<T, _, _>(builder, server), client)
 }
 
 fn config() -> Config {
@@ -326,4 +348,38 @@ fn nothing_stays_charged<T: Harness>() {
     }
     b.until("all have ended", |b| b.running.handler().closed.len() == 20);
     assert_eq!(b.running.engine().budget().used(), 0);
+}
+
+/// A file would have left as plain text between the records, and the descriptor without the keys.
+fn what_would_pass_the_session_is_refused<T: Harness>() {
+    let own = std::env::current_exe().unwrap();
+    let (mut b, tls) = serve::<T>(Echo { tries: Some(own), ..Echo::default() }, config());
+    let mut peer = Peer::open(&mut b, &tls);
+    peer.say(&mut b, b"hello");
+    peer.until(&mut b, "it is echoed", |peer, _| peer.plain == b"hello");
+}
+
+/// Plain text lies in the memory of the read. The program got all buffers of the pool.
+fn a_program_that_keeps_all_data_holds_up_nobody<T: Harness>() {
+    let builder = Watcher::builder().buffer_size(4096).swap_limit(4 * 4096);
+    let echo = Echo { kept: Some(Vec::new()), ..Echo::default() };
+    let (mut b, tls) = serve_with::<T>(builder, echo, config());
+    let mut peers: Vec<Peer> = (0..3).map(|_| Peer::open(&mut b, &tls)).collect();
+    for round in 1..=20 {
+        for peer in &mut peers {
+            peer.say(&mut b, &[7; 300]);
+            peer.until(&mut b, "it is echoed", |peer, _| peer.plain.len() == round * 300);
+        }
+    }
+    assert_eq!(b.running.handler().heard.len(), 3 * 20 * 300);
+}
+
+fn a_connection_too_many_gets_no_plain_text<T: Harness>() {
+    let limits = config().limits.connections(1);
+    let config = config().limits(limits).farewell(b"full");
+    let (mut b, tls) = serve::<T>(Echo::default(), config);
+    let _first = Peer::open(&mut b, &tls);
+    let late = b.connect();
+    b.until("it is refused", |b| b.client(late).is_over());
+    assert!(b.client(late).heard.is_empty());
 }

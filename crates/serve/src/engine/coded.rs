@@ -34,6 +34,7 @@ impl<S: Default> Engine<S> {
         }
         let mut event = None;
         for part in plain.into_parts().filter(|part| !part.is_empty()) {
+            let part = self.out_of_lease(index, part);
             event = self.follows(index, event, part);
         }
         if let Err(error) = fed {

@@ -13,7 +13,8 @@ use crate::engine::sweep::rests;
 use crate::log::LogEvent;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    ABORT, CLOSE_SENT, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING, THROTTLED,
+    ABORT, CLOSE_SENT, CODED, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING,
+    THROTTLED,
 };
 use crate::stage::{Stage, StageClock, Step};
 use crate::words::cause::{Cause, Phase};
@@ -100,10 +101,14 @@ impl<S> Engine<S> {
     /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`]. A
     /// [close](Engine::close) takes its place. A move that waits is called off.
     ///
-    /// False for a stale id, for a session, which has no descriptor of its own, and for a
-    /// connection that closes, was aborted or has failed.
+    /// False for a stale id, for a session, which has no descriptor of its own, for a connection
+    /// with TLS, whose session would be lost, and for a connection that closes, was aborted or has
+    /// failed.
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.unless_session(id) else { return false };
+        if place.flags & CODED != 0 {
+            return false;
+        }
         if place.is_over() {
             return place.stage == Stage::Ended; // its event waits
         }

@@ -40,7 +40,7 @@ pub(crate) enum Pending {
     /// A connection that another loop has accepted, also one of another server.
     Adopt(Accepted),
     /// A connection for which there is no thread.
-    TurnAway(Handle),
+    TurnAway(Accepted),
     /// The first datagram of a session.
     Heard(Id, Buf),
     /// Input that came with the end of a handshake, and passes the session.
@@ -403,7 +403,7 @@ impl<S: Default> Engine<S> {
                 }
                 // The server makes its callback.
                 Pending::Take(moved) => self.outside.arrivals.push_back(moved),
-                Pending::TurnAway(handle) => self.turn_away(watcher, handle, None),
+                Pending::TurnAway(one) => self.turn_away(watcher, one, None),
                 Pending::Heard(id, data) => {
                     if let Some(at) = self.table.session(id)
                         && let Some(event) = self.hear(at, data)
@@ -450,7 +450,7 @@ impl<S: Default> Engine<S> {
     }
 
     /// Copies data out of its lease, if swap buffers are scarce and the program gets it.
-    fn out_of_lease(&mut self, index: u32, data: Buf) -> Buf {
+    pub(super) fn out_of_lease(&mut self, index: u32, data: Buf) -> Buf {
         let place = self.table.place(index);
         // What is held back is copied there.
         let is_held = place.flags & (HELD | PAUSED) != 0 || place.stage >= Stage::Leaving;

@@ -17,6 +17,7 @@ use windlass::{Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::parts::files::{Current, Files, Piece};
+use crate::parts::table::CODED;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
@@ -66,7 +67,7 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
     /// - [`Refusal::Files`]: [`Limits::files`](crate::Limits::files) files wait already.
     /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
-    /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher runs on a
+    /// - [`Refusal::Unsupported`]: the connection is a session or has TLS, or the watcher runs on a
     ///   simulation, which has no files of the system. (If the engine has not seen the watcher yet,
     ///   for example on a connection that connects, the connection ends with [`Cause::Rejected`]
     ///   instead.)
@@ -96,7 +97,8 @@ impl<S> Engine<S> {
             return Err(Refusal::Stale);
         }
         let index = id.index();
-        if self.table.session(id).is_some() || self.work.has_files == Some(false) {
+        let is_coded = self.table.place(index).flags & CODED != 0;
+        if is_coded || self.table.session(id).is_some() || self.work.has_files == Some(false) {
             return Err(Refusal::Unsupported);
         }
         self.may_write(index, 0)?;

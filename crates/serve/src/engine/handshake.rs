@@ -69,7 +69,7 @@ impl<S> Engine<S> {
     ) {
         let Some(id) = self.table.insert(source, 0, None) else {
             self.did_not_open(origin, RefusedBecause::Connections);
-            return self.say_farewell(watcher, source);
+            return self.say_farewell(watcher, source, door.tls.is_none());
         };
         let now = watcher.update_now();
         self.entrance.transports.insert(id.index(), Handshake::new(door, origin, now));

@@ -122,8 +122,15 @@ impl<S> Engine<S> {
 
     /// Sends the farewell to a connection for which there is no room, and closes it.
     #[cold]
-    pub(crate) fn say_farewell<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
-        self.say_last(watcher, source, self.config.farewell.into());
+    pub(crate) fn say_farewell<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        source: Source,
+        is_plain: bool,
+    ) {
+        // A client of TLS cannot read it.
+        let farewell = if is_plain { self.config.farewell } else { b"" };
+        self.say_last(watcher, source, farewell.into());
     }
 
     /// Sends the last bytes to a connection that is not opened, and closes it.

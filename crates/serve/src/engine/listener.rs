@@ -129,7 +129,7 @@ impl<S: Default> Engine<S> {
                     Choice::Elsewhere => None,
                     Choice::Nowhere(accepted) => {
                         if let Err(accepted) = self.pass_on(accepted) {
-                            self.turn_away(watcher, accepted.handle, Some(listener));
+                            self.turn_away(watcher, accepted, Some(listener));
                         }
                         None
                     }
@@ -187,6 +187,7 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let has_room = self.has_room();
+        let is_plain = accepted.is_plain();
         let door = accepted.door().filter(|_| has_room).cloned();
         // It is the program's, and can panic: the socket is a bare descriptor then, and closes.
         let is_ready = has_room && door.is_none();
@@ -206,7 +207,7 @@ impl<S: Default> Engine<S> {
         }
         let Some(id) = state.and_then(|state| self.table.insert(source, 0, Some(state))) else {
             self.did_not_open(origin, RefusedBecause::Connections);
-            self.say_farewell(watcher, source);
+            self.say_farewell(watcher, source, is_plain);
             return None;
         };
         Some(self.opened(watcher, id, origin))
@@ -231,13 +232,14 @@ impl<S: Default> Engine<S> {
     pub(crate) fn turn_away<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        handle: Handle,
+        accepted: Accepted,
         listener: Option<usize>,
     ) {
-        let origin = Origin { listener, peer: handle.peer() };
+        let is_plain = accepted.is_plain();
+        let origin = Origin { listener, peer: accepted.handle.peer() };
         self.did_not_open(origin, RefusedBecause::Threads);
-        if let Ok(source) = watcher.attach(handle) {
-            self.say_farewell(watcher, source);
+        if let Ok(source) = watcher.attach(accepted.handle) {
+            self.say_farewell(watcher, source, is_plain);
         }
     }
 
@@ -478,7 +480,7 @@ impl<S> Engine<S> {
         if self.has_datagrams(listener) {
             return self.close_datagrams(watcher, listener);
         }
-        // First the path: whoever finds it finds a listener.
+        // First the path: a client that finds the path finds a listener.
         self.entrance.paths.retain(|(of, _)| *of != listener);
         watcher.abort(std::mem::replace(&mut self.entrance.listeners[listener], Source::NONE));
     }
@@ -619,9 +621,10 @@ impl<S> Engine<S> {
                     if let Some(at) = self.table.session(id) {
                         self.udp.sessions.touch(at, watcher.update_now());
                     } else if let Some(source) = self.source(id) {
-                        let span = watcher.idle_timeout(source);
-                        // Refused only if the source has ended. Then its read reports the end.
-                        let _ = watcher.set_idle_timeout(source, span);
+                        if let Some(span) = watcher.idle_timeout(source) {
+                            // Refused only if the source has ended: its read reports the end.
+                            let _ = watcher.set_idle_timeout(source, Some(span));
+                        }
                         self.begin_idle_anew(watcher, id.index());
                     }
                 }

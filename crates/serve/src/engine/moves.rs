@@ -12,7 +12,7 @@ use crate::inbox::Command;
 use crate::log::LogEvent;
 use crate::parts::deadlines::Kind;
 use crate::parts::moves::{Move, Moved, Owed, Pack, Parts};
-use crate::parts::table::{CONNECTING, ENDED, FULL, HELD, PAUSED, WOKEN};
+use crate::parts::table::{CODED, CONNECTING, ENDED, FULL, HELD, PAUSED, Place, WOKEN};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -21,8 +21,10 @@ impl<S> Engine<S> {
     /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
     /// connection.
     pub(crate) fn let_move(&mut self, id: Id, pack: Pack<S>) -> bool {
-        // A session of a bound socket has no descriptor of its own.
-        if !self.leaving.is_thread || self.table.unless_session(id).is_none() {
+        // A session of a bound socket has no descriptor of its own, and a session of TLS does not
+        // go along.
+        let stays = |place: &Place<S>| place.flags & CODED != 0;
+        if !self.leaving.is_thread || self.table.unless_session(id).is_none_or(stays) {
             return false;
         }
         if self.leaving.moves.iter().all(|one| one.id != id) {

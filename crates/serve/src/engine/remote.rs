@@ -104,7 +104,7 @@ impl<S> Engine<S> {
             Command::Stream(id, ask) => self.stream_asks(id, ask),
             Command::Write(id, data) => self.write_charged(id, data),
             Command::Adopt(accepted) => self.told.pending.push_back(Pending::Adopt(accepted)),
-            Command::TurnAway(handle) => self.told.pending.push_back(Pending::TurnAway(handle)),
+            Command::TurnAway(one) => self.told.pending.push_back(Pending::TurnAway(one)),
             Command::Take(moved) => self.told.pending.push_back(Pending::Take(moved)),
             Command::Move => self.begin_moves(),
             Command::AddListener(handle) => self.request(Request::AddListener(handle)),
@@ -185,8 +185,8 @@ impl<S> Engine<S> {
                 self.discharge(id, data.len() as u32);
                 self.counters.stale_writes += 1;
             }
-            Command::TurnAway(handle) => {
-                let origin = Origin { listener: None, peer: handle.peer() };
+            Command::TurnAway(one) => {
+                let origin = Origin { listener: None, peer: one.handle.peer() };
                 self.did_not_open(origin, RefusedBecause::Threads);
             }
             Command::Adopt(accepted) => {

@@ -1,5 +1,5 @@
-//! What the engine needs of TLS. Without the feature `tls` nobody can make a session, and the
-//! compiler leaves the code for it out.
+//! The types of TLS that the engine uses. Without the feature `tls` these types have no value, so
+//! that the compiler leaves the code for them out.
 
 #[cfg(feature = "tls")]
 pub(crate) use crate::tls::{Session, SessionState, Tls};
@@ -14,11 +14,11 @@ mod none {
 
     use windlass::Buf;
 
-    /// The settings of a server, which nobody can make.
+    /// Stands for the settings of a server, and has no value.
     #[derive(Clone, Debug)]
     pub(crate) struct NoTls(Infallible);
 
-    /// A session, which nobody can make.
+    /// Stands for a session, and has no value.
     #[derive(Debug)]
     pub(crate) struct NoSession(Infallible);
 

@@ -60,6 +60,11 @@ impl Accepted {
         self.listener as usize
     }
 
+    /// Whether its bytes are not encrypted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.door.as_ref().is_none_or(|door| door.tls.is_none())
+    }
+
     /// The door of the listener.
     pub(crate) fn door(&self) -> Option<&Arc<Door>> {
         self.door.as_ref()

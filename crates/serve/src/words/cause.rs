@@ -56,8 +56,8 @@ pub enum Cause {
     ConnectTimeout,
     /// TLS has failed. The log has the reason, and so has the connection's session.
     Tls,
-    /// The input has ended without `close_notify`: somebody may have cut the connection, and what
-    /// has come may not be all.
+    /// The input has ended without `close_notify`: an attacker may have cut the connection, and the
+    /// data may not be all.
     Truncated,
     /// A callback of the program, or a [job](Engine::execute) of the connection, has panicked.
     Panicked,

@@ -27,8 +27,8 @@ pub struct Config {
     /// [`Handler::limit_reached`](crate::Handler::limit_reached).
     pub limit_events: bool,
     /// The bytes that a connection gets that is refused because of [`Limits::connections`], or
-    /// because no thread of [`IoMode::Blocking`](crate::modes::IoMode::Blocking) is free. Default
-    /// none.
+    /// because no thread of [`IoMode::Blocking`](crate::modes::IoMode::Blocking) is free. One with
+    /// TLS gets none. Default none.
     pub farewell: &'static [u8],
     /// Whether each peer of a datagram socket is a connection: a *session*. Its first datagram is
     /// [`Event::Opened`] and [`Event::Data`], and each further one is [`Event::Data`]. Each write
