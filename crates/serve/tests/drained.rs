@@ -59,6 +59,53 @@ fn drained_follows_if_the_kernel_has_taken_the_output_of_before() {
     assert!(count(&l, "drained") == 1 || l.engine.is_full(id), "{:?}", l.told);
 }
 
+/// The program writes `len` bytes in the batch in which a wait for the output ends, before the
+/// engine looks at that. `Drained` came all the same, and let a proxy read one piece more.
+fn drained_counts_what_is_to_be_sent(before: usize, len: usize) {
+    const LOW: usize = 10 << 10;
+    let (_, mut l) = simulated(no_times().marks(LOW, 50 << 10));
+    let (client, id) = l.pair();
+    while l.engine.waiting(id) < before {
+        l.engine.write(id, vec![0; before]).unwrap();
+        run_for(&mut l, SECOND / 10);
+    }
+    reads(&mut l, client);
+    let (mut drained, mut has_written) = (0, false);
+    let end = l.watcher.now() + 10 * SECOND;
+    while l.watcher.now() < end {
+        let mut done = Completions::new();
+        l.watcher.wait_timeout(&mut done, SECOND).unwrap();
+        let all: Vec<_> = done.drain(..).collect();
+        if all.iter().any(|c| c.code() == OpCode::WaitDrained) && !has_written {
+            l.engine.write(id, vec![0; len]).unwrap();
+            assert!(l.engine.is_full(id), "the program stops here");
+            has_written = true;
+        }
+        for c in all {
+            let _ = l.engine.complete(&mut l.watcher, c);
+        }
+        while let Some(event) = l.engine.next_event(&mut l.watcher) {
+            if matches!(event, Event::Drained { .. }) {
+                let waits = l.engine.waiting(id);
+                assert!(waits <= LOW, "{waits} bytes wait");
+                drained += 1;
+            }
+        }
+        l.engine.flush(&mut l.watcher);
+    }
+    assert!(has_written && drained == 1, "{drained} times");
+}
+
+#[test]
+fn drained_waits_for_output_that_fills_the_connection_in_the_same_batch() {
+    drained_counts_what_is_to_be_sent(40 << 10, 60 << 10);
+}
+
+#[test]
+fn drained_waits_for_output_between_the_marks_in_the_same_batch() {
+    drained_counts_what_is_to_be_sent(120 << 10, 20 << 10);
+}
+
 #[cfg(target_os = "linux")]
 mod files {
     use super::*;

@@ -574,6 +574,10 @@ impl<S> Engine<S> {
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         self.note_full(index);
+        if self.files_of(index).is_none() && self.corked(index) > 0 {
+            // Output of this turn waits, too. The flush sends it, and looks again.
+            return self.dirty(index);
+        }
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
         if self.table.place(index).flags & FULL != 0
