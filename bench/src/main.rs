@@ -11,6 +11,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- broadcast [--runs 5] [--seconds 3]
 //! cargo run --release --manifest-path bench/Cargo.toml -- million [--connections 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- datagrams [--runs 7] [--seconds 0.5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- tls [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -36,6 +37,7 @@ mod servers;
 mod stats;
 mod suites;
 mod table;
+mod tls_load;
 
 use std::io;
 use std::process::ExitCode;
@@ -56,6 +58,8 @@ const USAGE: &str = "usage:
           [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME]
                                                       as many connections as fit, beside nbio
   datagrams [--runs N] [--seconds S] [--peers N]      datagrams one by one, and in batches
+  tls   [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      TLS beside a raw loop on rustls
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -73,11 +77,13 @@ fn main() -> ExitCode {
         "broadcast" => suites::broadcast::run(&mut arguments),
         "million" => suites::million::run(&mut arguments),
         "datagrams" => suites::datagrams::run(&mut arguments),
+        "tls" => suites::tls::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
+        "tls-load" => tls_load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),
         "peers" => datagrams::run(&mut arguments),

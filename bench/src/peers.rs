@@ -152,6 +152,51 @@ pub fn broadcasters(size: usize, interval: usize) -> io::Result<Vec<Peer>> {
     ])
 }
 
+/// Servers of TLS, with this certificate and its key; the first is the base of the ratios.
+pub fn tls(files: &[String; 2]) -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let inside = |name: &str, server: &str| {
+        let words = [&ours, "serve", server, "{port}", &files[0], &files[1]].map(String::from);
+        Peer { name: name.into(), command: Ok(words.to_vec()) }
+    };
+    let nginx = || {
+        installed("nginx")?;
+        let directory = built()?;
+        let [certificate, key] = files;
+        let config = NGINX.replace("CERTIFICATE", certificate).replace("KEY", key);
+        std::fs::write(directory.join("nginx.conf.in"), config)
+            .map_err(|error| error.to_string())?;
+        let start = "cd $1 && sed s/PORT/$2/ nginx.conf.in > nginx.conf && \
+                     exec nginx -p $1 -c $1/nginx.conf";
+        let directory = directory.to_string_lossy().into_owned();
+        Ok(["sh", "-c", start, "sh", &directory, "{port}"].map(String::from).to_vec())
+    };
+    Ok(vec![
+        inside("raw-tls", "raw-tls"),
+        inside("raw-tls-again", "raw-tls"),
+        inside("windlass-serve", "windlass-tls"),
+        Peer { name: "nginx".into(), command: nginx() },
+    ])
+}
+
+/// nginx as one process that answers with a few bytes.
+const NGINX: &str = "daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr crit;
+events { worker_connections 4096; }
+http {
+    access_log off;
+    server {
+        listen 127.0.0.1:PORT ssl backlog=4096;
+        ssl_certificate CERTIFICATE;
+        ssl_certificate_key KEY;
+        ssl_protocols TLSv1.3;
+        location / { return 200 'hello'; }
+    }
+}
+";
+
 /// Echo servers for as many connections as fit; the others are compared with the first.
 pub fn million() -> io::Result<Vec<Peer>> {
     let ours = std::env::current_exe()?.to_string_lossy().into_owned();

@@ -8,8 +8,10 @@ mod datagrams;
 mod mio;
 mod monoio;
 mod raw_epoll;
+mod raw_tls;
 mod raw_uring;
 mod threads;
+mod tls;
 mod tokio;
 mod windlass;
 mod windlass_serve;
@@ -42,6 +44,13 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             let how: String = arguments.require("way to serve")?;
             arguments.end()?;
             return datagrams::serve(port, how == "batches");
+        }
+        "raw-tls" | "windlass-tls" => {
+            let certificate: String = arguments.require("certificate")?;
+            let key: String = arguments.require("key")?;
+            arguments.end()?;
+            let serve = if name == "raw-tls" { tls::raw } else { tls::windlass_serve };
+            return serve(port, &certificate, &key);
         }
         _ => arguments.end()?,
     }

@@ -10,6 +10,7 @@ pub mod million;
 pub mod modes;
 pub mod proxy;
 pub mod redis;
+pub mod tls;
 
 use std::io;
 
