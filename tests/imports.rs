@@ -51,6 +51,7 @@ const SERVE: Floors = Floors {
     home: "crates/serve",
     layers: &[
         ("the system", &["sys"]),
+        ("TLS without I/O", &["tls"]),
         (
             "words",
             &[
@@ -66,7 +67,7 @@ const SERVE: Floors = Floors {
                 "words::event",
             ],
         ),
-        ("beside", &["framing", "log", "tls"]),
+        ("beside", &["framing", "log"]),
         ("settings, memory, life", &["words::config", "memory", "stage"]),
         (
             "parts",

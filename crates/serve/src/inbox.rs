@@ -9,6 +9,7 @@ use windlass::net::ConnectOptions;
 use windlass::{Address, Buf, Handle, Message, Submitter};
 
 use crate::memory::Budget;
+use crate::parts::cipher::Destination;
 use crate::parts::heads::Heads;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
@@ -18,9 +19,10 @@ use crate::words::id::Id;
 
 /// What becomes a connection.
 pub(crate) enum Target {
-    Stream(Vec<Address>, ConnectOptions),
+    /// With TLS, if it has a destination.
+    Stream(Vec<Address>, ConnectOptions, Option<Destination>),
     Datagram(Address),
-    StreamSocket(Handle),
+    StreamSocket(Handle, Option<Destination>),
     DatagramSocket(Handle),
 }
 

@@ -143,7 +143,7 @@ pub enum LogEvent<'a> {
     /// TLS has failed on a connection, whose end follows, or on one that is not opened.
     /// [`Level::Info`].
     TlsFailed {
-        /// The connection, if it was open.
+        /// The connection, if the program knows it.
         id: Option<Id>,
         /// The address of its peer, if it has an internet address and is not open.
         peer: Option<SocketAddr>,

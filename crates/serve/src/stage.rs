@@ -20,7 +20,7 @@
 //! | stage | the clock | what begins it again | the cause when it has run out | the peer gets |
 //! |---|---|---|---|---|
 //! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
-//! | handshake | [`Proxy::timeout`] | nothing | [`Cause::ReadTimeout`], in the log only | a reset |
+//! | handshake | [`Proxy::timeout`], [`Limits::handshake`] | nothing | [`Cause::ReadTimeout`] | a reset |
 //! | open | [`Limits::idle`], or that of [`Conn::set_idle_timeout`] | a byte, either way | [`Cause::Idle`] | an end of file |
 //! | open, with a limit of the program | [`Conn::limit`] | bytes of the peer, at a rate | [`Cause::TooSlow`] | an end of file |
 //! | open, while output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
@@ -42,8 +42,10 @@
 //! by the same rule. It stands while the program has paused the connection, and begins anew with
 //! the resume.
 //!
-//! The program does not know a connection that is in its handshake. Whatever ends it, the program
-//! gets no event, and the log is told of a refused connection ([`RefusedBecause::Handshake`]).
+//! The program does not know an accepted connection that is in its handshake. Whatever ends it, the
+//! program gets no event, and the log is told of a refused connection
+//! ([`RefusedBecause::Handshake`]). A client that the program has begun still connects, for the
+//! program, until its handshake is done.
 //!
 //! [`Proxy::timeout`]: crate::net::Proxy::timeout
 //! [`RefusedBecause::Handshake`]: crate::log::RefusedBecause::Handshake
@@ -52,6 +54,7 @@
 //! [`Cause::TooSlow`]: crate::Cause::TooSlow
 //! [`Config::limit_events`]: crate::Config::limit_events
 //! [`Limits::connect`]: crate::Limits::connect
+//! [`Limits::handshake`]: crate::Limits::handshake
 //! [`Limits::idle`]: crate::Limits::idle
 //! [`Limits::write_stall`]: crate::Limits::write_stall
 //! [`Limits::close`]: crate::Limits::close
@@ -92,8 +95,10 @@ pub(crate) enum Stage {
 /// What happens to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The connect has succeeded. The transport has a handshake, or not.
+    /// The connect has succeeded, and the transport has no handshake.
     Connected,
+    /// The connect has succeeded, and the transport begins its handshake.
+    Greets,
     /// The handshake is done.
     Agreed,
     /// One side has ended, and the other one goes on.
@@ -131,6 +136,7 @@ impl Stage {
         use Stage::*;
         Some(match (self, step) {
             (Connecting, Step::Connected) => Open,
+            (Connecting, Step::Greets) => Handshake,
             (Handshake, Step::Agreed) => Open,
             (Open, Step::SideEnded) => HalfClosed,
             // `Leaving` is not here: `close_as` first calls it off, if the program asks.
@@ -194,6 +200,10 @@ mod tests {
                 lasts([Open, HalfClosed, Open, Handshake, Leaving, Closing, Lingering]),
             ),
             (
+                Step::Greets,
+                lasts([Open, HalfClosed, Handshake, Handshake, Leaving, Closing, Lingering]),
+            ),
+            (
                 Step::Agreed,
                 lasts([Open, HalfClosed, Connecting, Open, Leaving, Closing, Lingering]),
             ),
@@ -245,6 +255,7 @@ mod tests {
         for stage in STAGES {
             for step in [
                 Step::Connected,
+                Step::Greets,
                 Step::Agreed,
                 Step::SideEnded,
                 Step::Close,

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::events::{Gone, Pending};
 use crate::inbox::{Asked, Target};
 use crate::log::LogEvent;
-use crate::parts::table::CONNECTING;
+use crate::parts::table::{CODED, CONNECTING};
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
 
@@ -25,9 +25,13 @@ impl<S> Engine<S> {
         let Some(unpack) = self.outside.unpack else { unreachable!("`remote` has set it") };
         let state = unpack(state);
         let begun = match target {
-            Target::Stream(addresses, options) => self.connect(addresses, options, state),
+            Target::Stream(addresses, options, tls) => {
+                self.connect_to(addresses, options, tls, state)
+            }
             Target::Datagram(to) => self.connect_datagram(to, state),
-            Target::StreamSocket(handle) => self.attach(handle, state).map_err(|(_, state)| state),
+            Target::StreamSocket(handle, tls) => {
+                self.attach_to(handle, tls, state).map_err(|(_, state)| state)
+            }
             Target::DatagramSocket(handle) => {
                 self.attach_datagram(handle, state).map_err(|(_, state)| state)
             }
@@ -47,7 +51,7 @@ impl<S> Engine<S> {
         if self.config.log.is_some() {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
-        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state });
+        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state, failure: None });
         self.told.pending.push_back(Pending::Gone);
         id
     }
@@ -102,6 +106,9 @@ impl<S> Engine<S> {
             _ => {}
         }
         self.counters.attached += 1;
+        if self.table.place(id.index()).flags & CODED != 0 {
+            return self.greet(watcher, id.index(), peer);
+        }
         self.told.pending.push_back(Pending::Opened(id, peer));
     }
 }

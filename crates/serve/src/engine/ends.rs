@@ -11,6 +11,7 @@ use crate::engine::events::{Gone, Pending};
 use crate::engine::requests::Request;
 use crate::engine::sweep::rests;
 use crate::log::LogEvent;
+use crate::parts::cipher::Failure;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{
     ABORT, CLOSE_SENT, CODED, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING,
@@ -422,7 +423,7 @@ impl<S> Engine<S> {
             }
         }
         self.recharge(index);
-        self.let_go(index);
+        let failure = self.let_go(index);
         let age = self.table.age(index, watcher.now());
         let Some(state) = self.table.remove(index) else {
             return self.end_handshake(index, cause);
@@ -433,7 +434,7 @@ impl<S> Engine<S> {
             self.log(LogEvent::Closed { id, cause, unsent, phase, age });
         }
         self.end_jobs(id);
-        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state });
+        self.told.gone.push_back(Gone { id, cause, unsent, phase, age, state, failure });
         self.told.pending.push_back(Pending::Gone);
     }
 
@@ -459,11 +460,13 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Releases the active part of a connection that ends or leaves.
-    pub(super) fn let_go(&mut self, index: u32) {
+    /// Releases the active part of a connection that ends or leaves, and its session. Returns why
+    /// TLS has failed, if it has.
+    pub(super) fn let_go(&mut self, index: u32) -> Option<Box<Failure>> {
         self.hold_nothing(index);
         self.table.release(index);
-        self.entrance.transports.drop_session(index);
+        let is_coded = self.table.place(index).flags & CODED != 0;
+        if is_coded { self.entrance.transports.drop_session(index) } else { None }
     }
 
     /// Nothing in memory belongs any more to a connection that ends or leaves.

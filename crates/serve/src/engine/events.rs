@@ -12,6 +12,7 @@ use crate::engine::{
     WAKE,
 };
 use crate::inbox::Command;
+use crate::parts::cipher::Failure;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
@@ -63,6 +64,9 @@ pub(crate) struct Gone<S> {
     pub(crate) phase: Phase,
     pub(crate) age: Duration,
     pub(crate) state: S,
+    /// Why TLS has failed, if it has.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))] // there is none
+    pub(crate) failure: Option<Box<Failure>>,
 }
 
 impl<S: Default> Engine<S> {
@@ -186,6 +190,10 @@ impl<S: Default> Engine<S> {
         match place.stage {
             Stage::Handshake => return self.handshake_read(watcher, index, completion),
             Stage::Failing => return self.answered(watcher, index, completion),
+            // A client in its handshake that the program has closed: its output waits for TLS.
+            _ if flags & CONNECTING != 0 && completion.code() != OpCode::Connect => {
+                return self.handshake_read(watcher, index, completion);
+            }
             _ => {}
         }
         self.take_other(watcher, index, flags, completion)
@@ -355,9 +363,17 @@ impl<S: Default> Engine<S> {
         while let Some(pending) = self.told.pending.pop_front() {
             match pending {
                 Pending::Gone => {
-                    let Gone { id, cause, unsent, phase, age, state } =
-                        self.told.gone.pop_front()?;
-                    return Some(Event::Closed { id, cause, unsent, phase, age, state });
+                    let gone = self.told.gone.pop_front()?;
+                    return Some(Event::Closed {
+                        id: gone.id,
+                        cause: gone.cause,
+                        unsent: gone.unsent,
+                        phase: gone.phase,
+                        age: gone.age,
+                        state: gone.state,
+                        #[cfg(feature = "tls")]
+                        tls_error: gone.failure,
+                    });
                 }
                 Pending::Held(id) => {
                     if let Some(event) = self.next_held(id) {

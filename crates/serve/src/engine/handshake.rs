@@ -1,11 +1,14 @@
-//! Accepted connections whose [transport](crate::parts::transport) has not agreed with the peer.
+//! Connections whose [transport](crate::parts::transport) has not agreed with the peer.
 //!
-//! The program knows nothing of them: they have a place, which counts for the limit of connections,
-//! and no state. Each read has the end of the handshake as its deadline, so that no byte begins the
-//! clock again. It is one read at a time: when the transport has agreed, no read is in flight, and
-//! the connection begins as a plain one does.
+//! The program knows nothing of the accepted ones: they have a place, which counts for the limit of
+//! connections, and no state. A client has both: until its handshake is done, it connects. What the
+//! program writes to it waits, and an end that the program asks for waits for that. Each read has
+//! the end of the handshake as its deadline, so that no byte begins the clock again. It is one read
+//! at a time: when the transport has agreed, no read is in flight, and the connection begins as a
+//! plain one does.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use windlass::driver::Driver;
@@ -14,8 +17,8 @@ use windlass::{Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::log::{LogEvent, RefusedBecause};
-use crate::parts::cipher::Tls;
-use crate::parts::table::{ABORT, CODED, HELD};
+use crate::parts::cipher::{Failure, Tls};
+use crate::parts::table::{ABORT, CODED, CONNECTING, HELD};
 use crate::parts::transport::{Accepted, Agreement, Door, Handshake, because};
 use crate::stage::Step;
 use crate::words::cause::Cause;
@@ -111,27 +114,73 @@ impl<S> Engine<S> {
         &mut self,
         watcher: &mut Watcher<D>,
         index: u32,
-        why: &str,
+        failure: &Failure,
         alert: Vec<u8>,
     ) {
-        let Some(handshake) = self.entrance.transports.remove(index) else { return };
-        self.log(LogEvent::TlsFailed { id: None, peer: handshake.origin.peer, error: why });
-        self.did_not_open(handshake.origin, RefusedBecause::Tls);
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let (peer, error) = (handshake.origin.peer, &*failure.to_string());
+        let id = self.is_client(index).then(|| self.table.id(index));
+        self.log(LogEvent::TlsFailed { id, peer, error });
         let source = std::mem::replace(&mut self.table.place_mut(index).source, Source::NONE);
-        if let Some(active) = self.table.active_of(index) {
-            active.held_bytes = 0;
-        }
-        self.recharge(index);
-        self.let_go(index);
-        self.table.remove(index);
+        self.end_connection(watcher, index, Cause::Tls, 0);
         self.say_last(watcher, source, alert.into());
     }
 
-    /// Ends the handshakes in the next flush: the server shuts down.
+    /// Whether a connection in its handshake is a client, which the program knows.
+    fn is_client(&self, index: u32) -> bool {
+        self.table.place(index).state.is_some()
+    }
+
+    /// Ends the handshakes of accepted connections in the next flush: the server shuts down. (A
+    /// client closes as others do.)
     pub(crate) fn abort_handshakes(&mut self) {
         for index in self.entrance.transports.indices() {
-            self.abort_as(self.table.id(index), Cause::Shutdown);
+            if !self.is_client(index) {
+                self.abort_as(self.table.id(index), Cause::Shutdown);
+            }
         }
+    }
+
+    /// The socket of a client is connected: says hello.
+    pub(crate) fn greet<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        peer: Option<SocketAddr>,
+    ) {
+        if self.table.place(index).flags & ABORT != 0 {
+            return; // The next flush ends it.
+        }
+        let (mut out, now) = (Vec::new(), watcher.update_now());
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let begun = handshake.begin(peer, now, &mut out);
+        self.table.place_mut(index).advance(Step::Greets);
+        match begun {
+            Err(failure) => self.refuse_session(watcher, index, &failure, out),
+            Ok(()) if self.say_in_handshake(watcher, index, out) => {
+                self.read_handshake(watcher, index);
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Sends what a transport has to say. False if that has ended the connection.
+    fn say_in_handshake<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        out: Vec<u8>,
+    ) -> bool {
+        if out.is_empty() {
+            return true;
+        }
+        let source = self.table.place(index).source;
+        let write = Op::write(source, out).token(self.token(index)).quiet();
+        let is_taken = watcher.submit(write).is_ok();
+        if !is_taken {
+            self.fail(watcher, index, Cause::Rejected);
+        }
+        is_taken
     }
 }
 
@@ -144,25 +193,30 @@ impl<S: Default> Engine<S> {
         index: u32,
         completion: Completion,
     ) -> Option<Event<S>> {
-        if self.table.place(index).is_over() {
+        let place = self.table.place(index);
+        // A client that closes sends its output first, for which it needs the session.
+        if place.is_over() && (place.flags & CONNECTING == 0 || place.flags & ABORT != 0) {
             return None; // The next flush ends it.
         }
         match completion.result {
-            Ok(Done::Read(data)) if data.is_empty() => self.fail(watcher, index, Cause::Eof),
+            Ok(Done::Read(data)) if data.is_empty() => {
+                let cut = self.entrance.transports.get_mut(index)?.end_of_input();
+                match cut {
+                    Some(cut) if self.is_client(index) => {
+                        self.refuse_session(watcher, index, &cut, Vec::new());
+                    }
+                    _ => self.fail(watcher, index, Cause::Eof),
+                }
+            }
             Ok(Done::Read(data)) => {
                 let (mut out, now) = (Vec::new(), watcher.update_now());
                 let agreement = self.entrance.transports.get_mut(index)?.take(data, now, &mut out);
-                if let Agreement::NoSession(why) = agreement {
-                    self.refuse_session(watcher, index, &why, out);
+                if let Agreement::NoSession(failure) = agreement {
+                    self.refuse_session(watcher, index, &failure, out);
                     return None;
                 }
-                let source = self.table.place(index).source;
-                if !out.is_empty() {
-                    let write = Op::write(source, out).token(self.token(index)).quiet();
-                    if watcher.submit(write).is_err() {
-                        self.fail(watcher, index, Cause::Rejected);
-                        return None;
-                    }
+                if !self.say_in_handshake(watcher, index, out) {
+                    return None;
                 }
                 match agreement {
                     Agreement::Agreed { rest } => {
@@ -171,6 +225,9 @@ impl<S: Default> Engine<S> {
                         if let Some(session) = handshake.into_session() {
                             self.table.place_mut(index).flags |= CODED;
                             self.entrance.transports.keep_session(index, session);
+                        }
+                        if self.is_client(index) {
+                            return self.client_agreed(watcher, index, rest, origin);
                         }
                         return Some(self.agreed(watcher, index, rest, origin));
                     }
@@ -195,6 +252,25 @@ impl<S: Default> Engine<S> {
             }
         }
         None
+    }
+
+    /// A client has agreed with its server. What waits for that leaves with the next flush.
+    fn client_agreed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        rest: Buf,
+        origin: Origin,
+    ) -> Option<Event<S>> {
+        if let Some(active) = self.table.active_of(index) {
+            active.held_bytes = 0;
+        }
+        let id = self.table.id(index);
+        let opened = self.has_connected(watcher, id, origin, Step::Agreed)?;
+        if !rest.is_empty() {
+            self.told.pending.push_back(Pending::Coded(id, Buf::from(rest.into_vec())));
+        }
+        Some(opened)
     }
 
     /// The transport has agreed with the peer: opens the connection. The rest of the input follows.

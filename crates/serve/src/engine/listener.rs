@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use windlass::driver::{Driver, OpCode};
-use windlass::net::{ConnectOptions, ListenOptions};
+use windlass::net::ListenOptions;
 use windlass::{
     Address, Completion, Done, ErrorKind, Handle, Op, Refusal as Reason, Source, Watcher,
 };
@@ -16,9 +16,9 @@ use crate::engine::{Engine, LISTENERS};
 use crate::log::{LogEvent, RefusedBecause};
 use crate::parts::cipher::Tls;
 use crate::parts::idle::IdleClock;
-use crate::parts::table::{ABORT, CONNECTING, ENDED, HELD, MOST, READING, STOPPED, WOKEN};
+use crate::parts::table::{ABORT, CONNECTING, ENDED, HELD, READING, STOPPED};
 use crate::parts::transport::{Accepted, Door};
-use crate::stage::{Stage, Step};
+use crate::stage::Stage;
 use crate::sys::BoundPath;
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
@@ -67,6 +67,45 @@ impl<S: Default> Engine<S> {
         listener: impl Into<Handle>,
     ) -> io::Result<usize> {
         self.add_handle(watcher, listener.into(), None)
+    }
+
+    /// Encrypts the connections that a listener accepts from now on, as
+    /// [`Server::tls`](crate::Server::tls) does for an address. A header of a
+    /// [proxy](crate::Config::proxy) still comes first. Connections that are open, or in their
+    /// handshake, keep what they have. False if there is no listener with this number, if it is
+    /// closed, and for a datagram socket, which stays as it is.
+    ///
+    /// No connection of a new listener is handled before the program can call this: not between
+    /// [`listen`](Engine::listen) and this call, and, for a listener of
+    /// [`Remote::add_listener`](crate::Remote::add_listener), not before
+    /// [`Event::ListenerAdded`] or
+    /// [`Handler::listener_added`](crate::Handler::listener_added).
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    /// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// use windlass::{Watcher, net::ListenOptions};
+    /// use windlass_serve::tls::{Pem, Tls};
+    /// use windlass_serve::{Config, Engine};
+    ///
+    /// let tls = Tls::pem(Pem::bytes(&certificate), Pem::bytes(&key))?;
+    /// let mut watcher = Watcher::new()?;
+    /// let mut engine = Engine::<()>::new(Config::new());
+    /// let local = ([127, 0, 0, 1], 0);
+    /// let listener = engine.listen(&mut watcher, local, ListenOptions::default())?;
+    /// assert!(engine.encrypt_listener(listener, tls));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn encrypt_listener(&mut self, listener: usize, tls: Tls) -> bool {
+        let is_open = self.entrance.listeners.get(listener).is_some_and(|source| !source.is_none());
+        if !is_open || self.has_datagrams(listener) {
+            return false;
+        }
+        let proxy = self.entrance.transports.door(listener).and_then(|door| door.proxy);
+        let door = Door { proxy, tls: Some(tls), time: self.config.limits.handshake };
+        self.entrance.transports.set_door(listener, door);
+        true
     }
 
     /// As `listen`; `versions` are those of the address, if it names any.
@@ -242,122 +281,9 @@ impl<S: Default> Engine<S> {
             self.say_farewell(watcher, source, is_plain);
         }
     }
-
-    /// Opens a connection of a descriptor that the program has given.
-    pub(crate) fn attached<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, origin: Origin) {
-        self.opens(id);
-        self.log_opened(id, origin);
-        if let Some(at) = self.table.session(id) {
-            return self.client_opened(watcher, id, at);
-        }
-        self.set_options_of_connection(watcher, id, false);
-        self.begin(watcher, id);
-    }
-
-    /// Opens a connection: from now on it sends, and gets wakes.
-    fn opens(&mut self, id: Id) {
-        let place = self.table.place_mut(id.index());
-        place.flags &= !CONNECTING;
-        place.advance(Step::Connected);
-        if place.flags & WOKEN != 0 {
-            self.told.pending.push_back(Pending::Wake(id));
-        }
-        self.dirty(id.index());
-    }
-
-    /// A connect has ended.
-    pub(crate) fn connected<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        index: u32,
-        completion: Completion,
-    ) -> Option<Event<S>> {
-        let id = self.table.id(index);
-        match completion.result {
-            Ok(Done::Connected(address)) => {
-                self.opens(id);
-                self.counters.connected += 1;
-                if self.table.place(index).is_over() {
-                    return None;
-                }
-                let origin = Origin { listener: None, peer: address.ip() };
-                self.log_opened(id, origin);
-                self.set_options_of_connection(watcher, id, false);
-                self.begin(watcher, id);
-                Some(Event::Opened { id, origin })
-            }
-            Ok(_) => None,
-            Err(error) => {
-                let cause = match error.kind() {
-                    ErrorKind::Deadline => Cause::ConnectTimeout,
-                    ErrorKind::Os(errno) => Cause::Os(errno),
-                    _ => Cause::Rejected,
-                };
-                self.fail(watcher, index, cause);
-                None
-            }
-        }
-    }
 }
 
 impl<S> Engine<S> {
-    /// Connects to the first of `addresses` that answers. The program can write to the connection
-    /// at once. [`Event::Opened`] follows when it is connected, or [`Event::Closed`] if that fails.
-    ///
-    /// `options` are those of [`Watcher::connect`]. The engine replaces their token. Without a
-    /// deadline, [`Limits::connect`](crate::Limits::connect) applies. After the deadline the
-    /// connection ends with [`Cause::ConnectTimeout`]. If the deadline has passed before, the first
-    /// address still has one try, which succeeds if the system connects at once.
-    ///
-    /// A [`close`](Engine::close) or an [`abort`](Engine::abort) of the id ends the connect.
-    /// However it ends, there is one [`Event::Closed`].
-    ///
-    /// # Errors
-    /// The state comes back if the engine has 2^24 connections, or its server shuts down.
-    pub fn connect<A: Into<Address>>(
-        &mut self,
-        addresses: impl IntoIterator<Item = A>,
-        options: ConnectOptions,
-        state: S,
-    ) -> Result<Id, S> {
-        let id = self.insert_begun(CONNECTING, state)?;
-        let addresses = addresses.into_iter().map(Into::into).collect();
-        self.request(Request::Connect(id, addresses, options));
-        Ok(id)
-    }
-
-    /// Makes a connection of a stream socket that the program has, a `std::net::TcpStream` for
-    /// example. [`Event::Opened`] follows. [`Event::Closed`] follows alone if the watcher refuses
-    /// the socket, with `ENOTCONN` if the socket is not connected (yet), and with
-    /// [`Cause::Rejected`] if it is a listener or a datagram socket: see
-    /// [`add_listener`](Engine::add_listener) and [`attach_datagram`](Engine::attach_datagram).
-    ///
-    /// # Errors
-    /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
-    /// down.
-    pub fn attach(&mut self, handle: impl Into<Handle>, state: S) -> Result<Id, (Handle, S)> {
-        let handle = handle.into();
-        match self.insert_begun(CONNECTING, state) {
-            Ok(id) => {
-                self.request(Request::Attach(id, handle));
-                Ok(id)
-            }
-            Err(state) => Err((handle, state)),
-        }
-    }
-
-    /// A place for a connection that the program begins. The state comes back if there is none.
-    pub(crate) fn insert_begun(&mut self, flags: u16, state: S) -> Result<Id, S> {
-        if self.entrance.refuses || self.table.len >= MOST as usize {
-            return Err(state);
-        }
-        let Some(id) = self.table.insert(Source::NONE, flags, Some(state)) else {
-            unreachable!("there are fewer than 2^24")
-        };
-        self.count_load(1);
-        Ok(id)
-    }
-
     /// Tells the log of a new listener.
     pub(crate) fn log_listening<D: Driver>(&self, watcher: &mut Watcher<D>, listener: usize) {
         if self.config.log.is_some() {

@@ -3,8 +3,8 @@
 //! ```text
 //! mod.rs       the type `Engine`, and the calls of a program
 //! events.rs    completions in, events out
-//! listener.rs  accepts, connects, given descriptors
-//! handshake.rs accepted connections that begin with more than their data
+//! listener.rs  accepts                                connect.rs  connects, given sockets
+//! handshake.rs connections that begin with more than their data
 //! overflow.rs  accepted connections for which there is no room
 //! requests.rs  what the program has asked for
 //! output.rs    writes: one for each connection and turn
@@ -26,6 +26,7 @@
 pub(crate) mod balance;
 mod clients;
 mod coded;
+mod connect;
 mod datagram;
 mod deadlines;
 mod dial;

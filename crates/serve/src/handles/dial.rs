@@ -15,8 +15,8 @@ use crate::words::id::Id;
 use crate::{Cause, Engine};
 
 /// A connection that another thread has asked for: [`Remote::connect`],
-/// [`Remote::connect_datagram`], [`Remote::attach`] and [`Remote::attach_datagram`] return it. A
-/// drop changes nothing.
+/// [`Remote::connect_datagram`], [`Remote::attach`] and their like return it. A drop changes
+/// nothing.
 pub struct Dial {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: Arc<OnceLock<Id>>,
@@ -87,7 +87,24 @@ impl Remote {
         state: S,
     ) -> Result<Dial, S> {
         let addresses = addresses.into_iter().map(Into::into).collect();
-        self.ask(Target::Stream(addresses, options), state).map_err(|(_, state)| state)
+        self.ask(Target::Stream(addresses, options, None), state).map_err(|(_, state)| state)
+    }
+
+    /// Connects as [`connect`](Remote::connect), with TLS: see [`Engine::connect_tls`].
+    ///
+    /// # Errors
+    /// As for [`connect`](Remote::connect).
+    #[cfg(feature = "tls")]
+    pub fn connect_tls<A: Into<Address>, S: Send + 'static>(
+        &self,
+        addresses: impl IntoIterator<Item = A>,
+        options: ConnectOptions,
+        to: &crate::tls::Destination,
+        state: S,
+    ) -> Result<Dial, S> {
+        let addresses = addresses.into_iter().map(Into::into).collect();
+        let target = Target::Stream(addresses, options, Some(to.clone()));
+        self.ask(target, state).map_err(|(_, state)| state)
     }
 
     /// Makes a UDP client on the loop with the fewest connections: see
@@ -113,7 +130,23 @@ impl Remote {
         handle: impl Into<Handle>,
         state: S,
     ) -> Result<Dial, (Handle, S)> {
-        self.ask(Target::StreamSocket(handle.into()), state).map_err(given_back)
+        self.ask(Target::StreamSocket(handle.into(), None), state).map_err(given_back)
+    }
+
+    /// Makes a connection with TLS of a stream socket that the program has, on the loop with the
+    /// fewest connections: see [`Engine::attach_tls`].
+    ///
+    /// # Errors
+    /// The handle and the state come back as for [`connect`](Remote::connect).
+    #[cfg(feature = "tls")]
+    pub fn attach_tls<S: Send + 'static>(
+        &self,
+        handle: impl Into<Handle>,
+        to: &crate::tls::Destination,
+        state: S,
+    ) -> Result<Dial, (Handle, S)> {
+        let target = Target::StreamSocket(handle.into(), Some(to.clone()));
+        self.ask(target, state).map_err(given_back)
     }
 
     /// Makes a UDP client of a connected datagram socket that the program has, on the loop with
@@ -137,7 +170,7 @@ impl Remote {
         let loops = self.loops.iter();
         let to = loops.min_by_key(|shared| shared.load.load(Ordering::Relaxed));
         let addresses = match &target {
-            Target::Stream(addresses, _) => addresses.len() * size_of::<Address>(),
+            Target::Stream(addresses, ..) => addresses.len() * size_of::<Address>(),
             _ => 0,
         };
         let charged = size_of::<(Command, Asked, S)>() + addresses;
@@ -162,7 +195,7 @@ impl Remote {
 
 pub(crate) fn given_back<S>((target, state): (Target, S)) -> (Handle, S) {
     match target {
-        Target::StreamSocket(handle) | Target::DatagramSocket(handle) => (handle, state),
+        Target::StreamSocket(handle, _) | Target::DatagramSocket(handle) => (handle, state),
         _ => unreachable!("it is what was asked for"),
     }
 }

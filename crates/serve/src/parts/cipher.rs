@@ -2,14 +2,18 @@
 //! that the compiler leaves the code for them out.
 
 #[cfg(feature = "tls")]
-pub(crate) use crate::tls::{Session, SessionState, Tls};
+pub(crate) use crate::tls::{Destination, Error as Failure, Session, SessionState, Tls};
 
 #[cfg(not(feature = "tls"))]
-pub(crate) use none::{NoSession as Session, NoState as SessionState, NoTls as Tls};
+pub(crate) use none::{
+    NoDestination as Destination, NoFailure as Failure, NoSession as Session,
+    NoState as SessionState, NoTls as Tls,
+};
 
 #[cfg(not(feature = "tls"))]
 mod none {
     use std::convert::Infallible;
+    use std::fmt;
     use std::io::IoSlice;
 
     use windlass::Buf;
@@ -17,6 +21,20 @@ mod none {
     /// Stands for the settings of a server, and has no value.
     #[derive(Clone, Debug)]
     pub(crate) struct NoTls(Infallible);
+
+    /// Stands for a server and whom its client trusts, and has no value.
+    #[derive(Clone, Debug)]
+    pub(crate) struct NoDestination(Infallible);
+
+    /// Stands for an error of TLS, and has no value.
+    #[derive(Clone, Debug)]
+    pub(crate) struct NoFailure(Infallible);
+
+    impl fmt::Display for NoFailure {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {}
+        }
+    }
 
     /// Stands for a session, and has no value.
     #[derive(Debug)]
@@ -29,15 +47,23 @@ mod none {
     }
 
     impl NoSession {
-        pub(crate) fn server(tls: &NoTls) -> Result<NoSession, Infallible> {
+        pub(crate) fn server(tls: &NoTls) -> Result<NoSession, NoFailure> {
             match tls.0 {}
         }
 
-        pub(crate) fn feed_handshake(&mut self, _: &[u8]) -> Result<usize, Infallible> {
+        pub(crate) fn to(to: &NoDestination) -> Result<NoSession, NoFailure> {
+            match to.0 {}
+        }
+
+        pub(crate) fn failure(&self) -> Option<&NoFailure> {
             match self.0 {}
         }
 
-        pub(crate) fn feed_buf(&mut self, _: Buf) -> (Buf, Result<(), Infallible>) {
+        pub(crate) fn feed_handshake(&mut self, _: &[u8]) -> Result<usize, NoFailure> {
+            match self.0 {}
+        }
+
+        pub(crate) fn feed_buf(&mut self, _: Buf) -> (Buf, Result<(), NoFailure>) {
             match self.0 {}
         }
 
@@ -45,7 +71,7 @@ mod none {
             &mut self,
             _: &[IoSlice<'_>],
             _: &mut Vec<u8>,
-        ) -> Result<usize, Infallible> {
+        ) -> Result<usize, NoFailure> {
             match self.0 {}
         }
 
@@ -61,7 +87,7 @@ mod none {
             match self.0 {}
         }
 
-        pub(crate) fn end_of_input(&mut self) -> Result<(), Infallible> {
+        pub(crate) fn end_of_input(&mut self) -> Result<(), NoFailure> {
             match self.0 {}
         }
 

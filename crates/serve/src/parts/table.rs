@@ -61,7 +61,8 @@ pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
 /// Its stage is `Handshake` or a later one. This is here, too, so that the path of a message looks
-/// at the flags only.
+/// at the flags only. A client in its handshake is not barred: what the program writes to it waits,
+/// as during the connect.
 const BARRED: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;
@@ -125,7 +126,8 @@ impl<S> Place<S> {
     pub(crate) fn set_stage(&mut self, stage: Stage) {
         self.stage = stage;
         self.flags &= !BARRED;
-        if stage >= Stage::Handshake {
+        let is_client = stage == Stage::Handshake && self.flags & CONNECTING != 0;
+        if stage >= Stage::Handshake && !is_client {
             self.flags |= BARRED;
         }
     }

@@ -19,13 +19,14 @@
 //! of the session.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use windlass::{Buf, Handle};
 
 use crate::log::RefusedBecause;
-use crate::parts::cipher::{Session, SessionState, Tls};
+use crate::parts::cipher::{Destination, Failure, Session, SessionState, Tls};
 use crate::parts::proxy::{ProxyCodec, ProxyOrigin};
 use crate::words::cause::Cause;
 use crate::words::event::Origin;
@@ -87,20 +88,24 @@ pub(crate) struct Handshake {
     pub(crate) origin: Origin,
     /// When it has taken too long; `None` for a time that the clock does not reach.
     pub(crate) until: Option<Instant>,
-    door: Arc<Door>,
     form: Form,
 }
 
 /// What comes next.
 enum Form {
+    /// A client's socket is not connected. Then TLS begins, and may take so long.
+    Ahead(Destination, Duration),
     Header {
         codec: ProxyCodec,
         /// The beginning of the header.
         begun: Vec<u8>,
+        /// What is behind it.
+        door: Arc<Door>,
     },
+    /// The session of a server or of a client.
     Tls(Box<Session>),
-    /// The door's TLS refuses its own settings.
-    Broken,
+    /// TLS refuses its own settings, for this reason.
+    Broken(Failure),
 }
 
 /// What a handshake makes of input.
@@ -114,31 +119,50 @@ pub(crate) enum Agreement {
     },
     Failed(RefusedBecause),
     /// TLS has failed, for this reason. What is to be sent ends with an alert.
-    NoSession(String),
+    NoSession(Box<Failure>),
 }
 
 impl Handshake {
+    /// That of an accepted connection, for which the door has something.
     pub(crate) fn new(door: Arc<Door>, origin: Origin, now: Instant) -> Handshake {
-        let mut handshake = Handshake { origin, until: None, door, form: Form::Broken };
-        handshake.begin(now, true);
-        handshake
+        match (door.proxy, &door.tls) {
+            (Some((proxy, Versions { v1, v2 })), _) => {
+                let codec = ProxyCodec { v1, v2, max_header: proxy.max_header };
+                let form = Form::Header { codec, begun: Vec::new(), door };
+                Handshake { origin, until: now.checked_add(proxy.timeout), form }
+            }
+            (None, Some(tls)) => Handshake::server(tls, door.time, origin, now),
+            (None, None) => unreachable!("a door has one of them"),
+        }
     }
 
-    /// Begins with the header of a proxy, or with TLS.
-    fn begin(&mut self, now: Instant, with_header: bool) {
-        let time;
-        (self.form, time) = match (self.door.proxy, &self.door.tls) {
-            (Some((proxy, Versions { v1, v2 })), _) if with_header => {
-                let codec = ProxyCodec { v1, v2, max_header: proxy.max_header };
-                (Form::Header { codec, begun: Vec::new() }, proxy.timeout)
-            }
-            (_, Some(tls)) => {
-                let session = Session::server(tls).map(Box::new);
-                (session.map_or(Form::Broken, Form::Tls), self.door.time)
-            }
-            (_, None) => (Form::Broken, Duration::ZERO),
-        };
-        self.until = now.checked_add(time);
+    /// That of TLS at a server.
+    fn server(tls: &Tls, time: Duration, origin: Origin, now: Instant) -> Handshake {
+        let session = Session::server(tls);
+        let form = session.map_or_else(Form::Broken, |session| Form::Tls(Box::new(session)));
+        Handshake { origin, until: now.checked_add(time), form }
+    }
+
+    /// That of a client, whose socket connects first. It may take so long from then on.
+    pub(crate) fn client(to: Destination, time: Duration) -> Handshake {
+        let origin = Origin { listener: None, peer: None };
+        Handshake { origin, until: None, form: Form::Ahead(to, time) }
+    }
+
+    /// The socket of a client is connected. `out` gets the hello.
+    pub(crate) fn begin(
+        &mut self,
+        peer: Option<SocketAddr>,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Failure>> {
+        let Form::Ahead(to, time) = &self.form else { return Ok(()) };
+        self.origin.peer = peer;
+        self.until = now.checked_add(*time);
+        let mut session = Session::to(to).map_err(Box::new)?;
+        session.take_output(out);
+        self.form = Form::Tls(Box::new(session));
+        Ok(())
     }
 
     /// How many bytes it holds.
@@ -147,22 +171,20 @@ impl Handshake {
             Form::Header { begun, .. } => begun.len(),
             // The limit of a handshake, of which the library holds the last message.
             Form::Tls(_) => SESSION,
-            Form::Broken => 0,
+            Form::Ahead(..) | Form::Broken(_) => 0,
         }
     }
 
     /// Takes input, which is not empty. `out` gets what is to be sent.
     pub(crate) fn take(&mut self, input: Buf, now: Instant, out: &mut Vec<u8>) -> Agreement {
         match &mut self.form {
-            Form::Header { codec, begun } => match take_header(codec, begun, &input) {
+            Form::Header { codec, begun, door } => match take_header(codec, begun, &input) {
                 Ok(None) => Agreement::More,
                 Ok(Some((behind, origin))) => {
                     self.origin.peer = origin.peer(self.origin.peer);
                     let rest = input.slice(behind..);
-                    if self.door.tls.is_none() {
-                        return Agreement::Agreed { rest };
-                    }
-                    self.begin(now, false);
+                    let Some(tls) = &door.tls else { return Agreement::Agreed { rest } };
+                    *self = Handshake::server(tls, door.time, self.origin, now);
                     if rest.is_empty() { Agreement::More } else { self.take(rest, now, out) }
                 }
                 Err(because) => Agreement::Failed(because),
@@ -171,12 +193,22 @@ impl Handshake {
                 let fed = session.feed_handshake(&input);
                 session.take_output(out);
                 match fed {
-                    Err(error) => Agreement::NoSession(error.to_string()),
+                    Err(error) => Agreement::NoSession(Box::new(error)),
                     Ok(_) if session.state() == SessionState::Handshaking => Agreement::More,
                     Ok(taken) => Agreement::Agreed { rest: input.slice(taken..) },
                 }
             }
-            Form::Broken => Agreement::NoSession("the settings are refused".to_owned()),
+            Form::Broken(failure) => Agreement::NoSession(Box::new(failure.clone())),
+            // No read is in flight before the connect has succeeded.
+            Form::Ahead(..) => Agreement::More,
+        }
+    }
+
+    /// The input has ended: why TLS has failed, if it was its turn.
+    pub(crate) fn end_of_input(&mut self) -> Option<Box<Failure>> {
+        match &mut self.form {
+            Form::Tls(session) => session.end_of_input().err().map(Box::new),
+            _ => None,
         }
     }
 
@@ -184,7 +216,7 @@ impl Handshake {
     pub(crate) fn into_session(self) -> Option<Box<Session>> {
         match self.form {
             Form::Tls(session) => Some(session),
-            Form::Header { .. } | Form::Broken => None,
+            Form::Ahead(..) | Form::Header { .. } | Form::Broken(_) => None,
         }
     }
 }
@@ -225,6 +257,7 @@ fn take_header(
 pub(crate) fn because(cause: Cause) -> RefusedBecause {
     match cause {
         Cause::Shutdown => RefusedBecause::Shutdown,
+        Cause::Tls => RefusedBecause::Tls,
         cause => RefusedBecause::Handshake(cause),
     }
 }
@@ -241,10 +274,12 @@ pub(crate) struct Transports {
 }
 
 impl Transports {
-    /// Sets the door of a new listener.
+    /// Sets the door of a listener.
     pub(crate) fn set_door(&mut self, listener: usize, door: Door) {
-        self.doors.resize(listener, None);
-        self.doors.push(Some(Arc::new(door)));
+        if self.doors.len() <= listener {
+            self.doors.resize(listener + 1, None);
+        }
+        self.doors[listener] = Some(Arc::new(door));
     }
 
     pub(crate) fn door(&self, listener: usize) -> Option<Arc<Door>> {
@@ -260,16 +295,23 @@ impl Transports {
         self.sessions[index] = Some(session);
     }
 
+    /// The session of an open connection, for a look.
+    #[cfg(feature = "tls")]
+    pub(crate) fn open_session(&self, index: u32) -> Option<&Session> {
+        self.sessions.get(index as usize)?.as_deref()
+    }
+
     #[inline]
     pub(crate) fn session(&mut self, index: u32) -> Option<&mut Session> {
         self.sessions.get_mut(index as usize)?.as_deref_mut()
     }
 
-    /// Forgets the session of a connection that ends.
-    pub(crate) fn drop_session(&mut self, index: u32) {
-        if let Some(session) = self.sessions.get_mut(index as usize) {
-            *session = None;
-        }
+    /// Forgets the session of a connection that ends, and its handshake. Returns why TLS has
+    /// failed, if it has.
+    pub(crate) fn drop_session(&mut self, index: u32) -> Option<Box<Failure>> {
+        let open = self.sessions.get_mut(index as usize).and_then(Option::take);
+        let session = open.or_else(|| self.remove(index)?.into_session())?;
+        session.failure().cloned().map(Box::new)
     }
 
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {

@@ -22,6 +22,10 @@ pub struct Closed<S> {
     pub phase: Phase,
     /// The program's state.
     pub state: S,
+    /// Why TLS has failed, with [`Cause::Tls`] and [`Cause::Truncated`]: its text names the
+    /// certificate, the name or the time that is wrong.
+    #[cfg(feature = "tls")]
+    pub tls_error: Option<Box<crate::tls::Error>>,
 }
 
 /// The argument of [`Handler::detached`].

@@ -347,7 +347,15 @@ impl<H: Handler> ServerLoop<H> {
     fn lost(&mut self, id: Id, state: H::State) {
         let cause = if self.stopping { Cause::Shutdown } else { Cause::Rejected };
         self.engine.count_end(cause);
-        let closed = Closed { id, cause, unsent: 0, phase: Phase::Detaching, state };
+        let closed = Closed {
+            id,
+            cause,
+            unsent: 0,
+            phase: Phase::Detaching,
+            state,
+            #[cfg(feature = "tls")]
+            tls_error: None,
+        };
         self.call_without(|handler, context| handler.closed(context, closed));
     }
 
@@ -398,14 +406,31 @@ impl<H: Handler> ServerLoop<H> {
                 let amount = usize::try_from(len).unwrap_or(usize::MAX);
                 self.call(id.index(), |h, c| h.postwrite(c, amount, remaining));
             }
-            Event::Closed { id, cause, unsent, phase, state, age } => {
+            Event::Closed {
+                id,
+                cause,
+                unsent,
+                phase,
+                age,
+                state,
+                #[cfg(feature = "tls")]
+                tls_error,
+            } => {
                 if self.engine.take_move(id).is_some() {
                     self.note_moved(id);
                 }
                 if self.stopping && unsent > 0 {
                     self.unfinished.push(Unfinished { id, phase, age, unsent });
                 }
-                let closed = Closed { id, cause, unsent, phase, state };
+                let closed = Closed {
+                    id,
+                    cause,
+                    unsent,
+                    phase,
+                    state,
+                    #[cfg(feature = "tls")]
+                    tls_error,
+                };
                 self.call_without(|handler, context| handler.closed(context, closed));
             }
             Event::Detached { id, handle, mut undelivered, eof, state } => {

@@ -3,7 +3,7 @@
 //! ```text
 //! mod.rs      the type `Server` and its settings
 //! handler.rs  the callbacks, and their arguments     datagram.rs  datagrams
-//! ended.rs    the arguments of the last callback
+//! ended.rs    the arguments of the last callback    tls.rs  the TLS of a connection
 //! prepared.rs one loop, before it serves
 //! loops.rs    one loop: events into callbacks     threads.rs  several, on threads
 //! modes.rs    a thread for each connection
@@ -26,6 +26,8 @@ mod running;
 mod serve;
 mod signals;
 mod threads;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::error::TlsError;
@@ -58,6 +59,22 @@ pub struct TlsClientBuilder {
     sessions: usize,
 }
 
+/// A server, as a client of TLS knows it: its name, and whom the client trusts. Made by
+/// [`TlsClient::to`], for [`Engine::connect_tls`](crate::Engine::connect_tls) and its like.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    client: TlsClient,
+    name: ServerName<'static>,
+}
+
+impl Destination {
+    /// What a new session needs, and the limit of its handshake.
+    pub(super) fn current(&self) -> (Arc<ClientConfig>, ServerName<'static>, u32) {
+        let (config, limit) = self.client.current();
+        (config, self.name.clone(), limit)
+    }
+}
+
 impl TlsClient {
     /// Begins settings. They need authorities to trust.
     pub fn builder() -> TlsClientBuilder {
@@ -74,8 +91,20 @@ impl TlsClient {
         }
     }
 
+    /// The server with this name or IP address. Its certificate has to be for this name, whatever
+    /// the address of the connection is. The client tells the server the name (SNI), unless it is
+    /// an IP address.
+    ///
+    /// # Errors
+    /// [`Error::BadName`](TlsError::BadName) if it is no name of a server.
+    pub fn to(&self, name: &str) -> Result<Destination, TlsError> {
+        let bad_name = |_| TlsError::BadName(name.to_owned());
+        let name = name.to_owned().try_into().map_err(bad_name)?;
+        Ok(Destination { client: self.clone(), name })
+    }
+
     /// The settings for a new session.
-    pub(super) fn current(&self) -> (Arc<ClientConfig>, u32) {
+    fn current(&self) -> (Arc<ClientConfig>, u32) {
         (Arc::clone(&self.0.config), self.0.builder.common.handshake_limit)
     }
 }

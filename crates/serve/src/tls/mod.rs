@@ -132,7 +132,7 @@ mod settings;
 mod verifier;
 
 pub use certificate::{CertificateInfo, CertificateProblem};
-pub use client::{TlsClient, TlsClientBuilder};
+pub use client::{Destination, TlsClient, TlsClientBuilder};
 pub use error::{Alert, TlsError as Error};
 pub use pem::{Pem, PemProblem};
 pub use provider::{Provider, Version};

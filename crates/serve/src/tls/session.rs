@@ -7,7 +7,7 @@ use windlass::Buf;
 
 use super::adapter::{READ_SIZE, Wire};
 use super::certificate::CertificateInfo;
-use super::client::TlsClient;
+use super::client::{Destination, TlsClient};
 use super::error::TlsError;
 use super::provider::Version;
 use super::records::{HEADER, Records};
@@ -175,9 +175,12 @@ impl Session {
     /// [`TlsError::BadName`] if it is no name of a server, and [`TlsError::NoRandomness`] if the
     /// system has no random bytes.
     pub fn client(tls: &TlsClient, name: &str) -> Result<Session, TlsError> {
-        let (config, limit) = tls.current();
-        let bad_name = |_| TlsError::BadName(name.to_owned());
-        let name = name.to_owned().try_into().map_err(bad_name)?;
+        Session::to(&tls.to(name)?)
+    }
+
+    /// The client's end of a new connection to this server.
+    pub(crate) fn to(server: &Destination) -> Result<Session, TlsError> {
+        let (config, name, limit) = server.current();
         Ok(Session::new(Wire::client(config, name)?, limit))
     }
 

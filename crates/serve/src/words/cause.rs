@@ -46,7 +46,8 @@ pub enum Cause {
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](crate::Limits::cap).
     Overflow,
-    /// Its [read deadline](Engine::set_read_deadline) has passed.
+    /// Its [read deadline](Engine::set_read_deadline) has passed, or
+    /// [`Limits::handshake`](crate::Limits::handshake) while it connected with TLS.
     ReadTimeout,
     /// Its [write deadline](Engine::set_write_deadline) has passed, and its output was not sent.
     WriteTimeout,
@@ -54,7 +55,7 @@ pub enum Cause {
     TooSlow,
     /// The connect did not succeed within [`Limits::connect`](crate::Limits::connect).
     ConnectTimeout,
-    /// TLS has failed. The log has the reason, and so has the connection's session.
+    /// TLS has failed. The event of the end has the reason as `tls_error`, and the log its text.
     Tls,
     /// The input has ended without `close_notify`: an attacker may have cut the connection, and the
     /// data may not be all.

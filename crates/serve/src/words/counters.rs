@@ -11,7 +11,7 @@ use crate::{Engine, Limits};
 pub struct Counters {
     /// Accepted connections that were opened.
     pub accepted: u64,
-    /// Connects that have succeeded.
+    /// Connects that have succeeded. With TLS, the handshake may still have failed.
     pub connected: u64,
     /// Descriptors that the program has [attached](Engine::attach).
     pub attached: u64,

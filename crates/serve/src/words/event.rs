@@ -81,6 +81,10 @@ pub enum Event<S> {
         age: Duration,
         /// The program's state.
         state: S,
+        /// Why TLS has failed, with [`Cause::Tls`] and [`Cause::Truncated`]: its text names the
+        /// certificate, the name or the time that is wrong.
+        #[cfg(feature = "tls")]
+        tls_error: Option<Box<crate::tls::Error>>,
     },
     /// A datagram has arrived at a [datagram socket](Engine::bind_datagram). To answer, pass the
     /// listener and the sender to [`send_to`](Engine::send_to).

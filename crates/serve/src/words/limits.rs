@@ -40,7 +40,8 @@ pub struct Limits {
     pub linger: Duration,
     /// How long a connect may take, at all addresses together. Default 30 s.
     pub connect: Option<Duration>,
-    /// How long a handshake of TLS may take, from the first byte to the last. Default 10 s.
+    /// How long a handshake of TLS may take: of an accepted connection from its accept on, of a
+    /// client from the end of its connect on. Default 10 s.
     pub handshake: Duration,
     /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
