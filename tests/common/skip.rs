@@ -31,8 +31,8 @@ pub enum Needs {
     Seccomp,
     /// Unix sockets that keep boundaries.
     Seqpacket,
-    /// The program `openssl`, version 3 or later.
-    Openssl,
+    /// A program that a distribution of Linux has.
+    Program(&'static str),
     /// A limit of some ten thousand descriptors.
     Descriptors,
     /// Mechanisms that no machine must have: a later kernel, a manual setting.
@@ -53,7 +53,7 @@ impl Needs {
             Needs::Root => "root",
             Needs::Seccomp => "seccomp",
             Needs::Seqpacket => "seqpacket",
-            Needs::Openssl => "openssl",
+            Needs::Program(name) => name,
             Needs::Descriptors => "descriptors",
             Needs::Luck => "luck",
         }

@@ -4,56 +4,18 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use skip::{Needs, skip};
+use programs::{Files, has_openssl, now};
 use tls::{Authority, settings};
 use windlass_serve::tls::{Provider, Session, SessionState, Tls, TlsClient, Version};
 
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
+#[path = "common/programs.rs"]
+mod programs;
 #[path = "common/tls.rs"]
 mod tls;
-
-/// Whether there is an OpenSSL that these tests know.
-fn has_openssl() -> bool {
-    let version = Command::new("openssl").arg("version").output();
-    let is_there = version.is_ok_and(|out| out.stdout.starts_with(b"OpenSSL 3"));
-    if !is_there {
-        skip(Needs::Openssl, "there is no program openssl of version 3");
-    }
-    is_there
-}
-
-/// A directory with files for OpenSSL, which goes with the test.
-struct Files(PathBuf);
-
-impl Files {
-    fn new(name: &str) -> Files {
-        let name = format!("windlass-interop-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a directory");
-        Files(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a name").to_owned()
-    }
-
-    fn write(&self, name: &str, content: &str) -> String {
-        std::fs::write(self.0.join(name), content).expect("a file");
-        self.path(name)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A session on a socket.
 struct Stream {
@@ -171,24 +133,9 @@ fn flag(version: Version) -> &'static str {
     if version == Version::Tls12 { "-tls1_2" } else { "-tls1_3" }
 }
 
-/// The settings with the time of the system, as OpenSSL has.
-fn now() -> std::time::SystemTime {
-    std::time::SystemTime::now()
-}
-
-/// Whether the certificates of the tests are valid now.
-fn is_time() -> bool {
-    let until = std::time::UNIX_EPOCH + Duration::from_secs(1_798_000_000);
-    let is_time = now() > tls::noon() && now() < until;
-    if !is_time {
-        skip(Needs::Luck, "the certificates of the tests are for 2026");
-    }
-    is_time
-}
-
 #[test]
 fn a_client_of_openssl_is_served() {
-    if !has_openssl() || !is_time() {
+    if !has_openssl() {
         return;
     }
     let files = Files::new("served");
@@ -236,7 +183,7 @@ fn a_client_of_openssl_is_served() {
 
 #[test]
 fn a_hello_retry_for_a_client_of_openssl() {
-    if !has_openssl() || !is_time() {
+    if !has_openssl() {
         return;
     }
     let files = Files::new("retry");
@@ -252,7 +199,7 @@ fn a_hello_retry_for_a_client_of_openssl() {
 /// Commands of a client of OpenSSL: it changes keys, or asks for a renegotiation.
 #[test]
 fn keys_change_at_the_wish_of_a_client_of_openssl() {
-    if !has_openssl() || !is_time() {
+    if !has_openssl() {
         return;
     }
     let files = Files::new("keys");
@@ -359,7 +306,7 @@ fn talk(port: u16, tls: &TlsClient, version: Version) -> bool {
 
 #[test]
 fn a_server_of_openssl_is_used() {
-    if !has_openssl() || !is_time() {
+    if !has_openssl() {
         return;
     }
     let files = Files::new("used");

@@ -41,7 +41,7 @@ pub fn parameters(names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut parameters = CertificateParams::new(names).expect("names");
     parameters.not_before = date_time_ymd(2026, 1, 1);
-    parameters.not_after = date_time_ymd(2027, 1, 1);
+    parameters.not_after = date_time_ymd(2036, 1, 1);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.distinguished_name.push(DnType::CommonName, "made for a test");
     parameters

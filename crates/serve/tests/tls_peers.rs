@@ -1,0 +1,355 @@
+//! Servers with TLS against clients of others: OpenSSL, GnuTLS, curl, Python, Go and Node.js.
+//! `peers/README.md` says what the programs in Python, Go and Node.js do.
+#![allow(missing_docs)] // a test binary has no users
+#![cfg(all(unix, feature = "ring"))]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use programs::{Files, Program, has, has_openssl, now};
+use tls::{Authority, settings};
+use windlass::Buf;
+use windlass_serve::report::Report;
+use windlass_serve::tls::{Provider, TlsBuilder, Version};
+use windlass_serve::{Action, Conn, Handler, Running, Server};
+
+#[path = "common/programs.rs"]
+mod programs;
+#[path = "common/tls.rs"]
+mod tls;
+
+/// Many records, each way.
+const MUCH: usize = 16 << 20;
+
+/// Sends everything back. A request of HTTP gets its body as an answer.
+struct Echo;
+
+impl Handler for Echo {
+    type State = ();
+
+    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+        if !data.starts_with(b"GET ") && !data.starts_with(b"PUT ") {
+            c.write(data);
+            return Action::None;
+        }
+        let text = String::from_utf8_lossy(&data).into_owned();
+        let end = text.find("\r\n\r\n").expect("a head in one record") + 4;
+        let length = text[..end].lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = length.unwrap_or("0");
+        c.write(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
+        c.write(data.slice(end..));
+        Action::None
+    }
+}
+
+/// A server of this crate, and files for its clients.
+struct Fixture {
+    files: Files,
+    running: Running,
+    port: String,
+}
+
+impl Fixture {
+    fn new(name: &str, change: impl FnOnce(TlsBuilder) -> TlsBuilder) -> Fixture {
+        let files = Files::new(name);
+        let (authority, tls, _) = settings(Provider::Ring);
+        files.write("root.pem", &authority.pem);
+        let tls = change(tls.clock(now).alpn(["http/1.1"])).build().expect("settings");
+        let server = Server::new(|_| Echo).listen("tcp://127.0.0.1:0").expect("an address");
+        let running = server.tls(tls).start().expect("it serves");
+        let port = running.addresses()[0].ip().expect("an address").port().to_string();
+        Fixture { files, running, port }
+    }
+
+    /// One that requires certificates of clients.
+    fn strict(name: &str) -> (Fixture, Authority) {
+        let clients = Authority::new("the root of clients");
+        let root = clients.root();
+        (Fixture::new(name, |tls| tls.require_client_certificates(root)), clients)
+    }
+
+    /// Gives the clients a certificate.
+    fn identify(&self, clients: &Authority) {
+        let made = clients.client("somebody", 5);
+        self.files.write("client.pem", &made.certificate);
+        self.files.write("client.key", &made.key);
+    }
+
+    fn root(&self) -> String {
+        self.files.path("root.pem")
+    }
+
+    /// Ends the server, which has had so many connections and refused so many.
+    fn end(self, accepted: u64, refused: u64) -> Report {
+        self.running.shutdown();
+        let report = self.running.wait().expect("no error");
+        let counters = &report.counters;
+        assert_eq!((counters.accepted, counters.refused), (accepted, refused), "{counters:?}");
+        assert_eq!(counters.ends.failed, 0, "{:?}", counters.ends);
+        report
+    }
+
+    /// The same, and each client has said its end.
+    fn end_cleanly(self, accepted: u64) {
+        let report = self.end(accepted, 0);
+        assert_eq!(report.counters.ends.eof, accepted, "{:?}", report.counters.ends);
+    }
+}
+
+fn name_of(version: Version) -> &'static str {
+    if version == Version::Tls12 { "TLSv1.2" } else { "TLSv1.3" }
+}
+
+/// Whether a program has ended well; what it has printed.
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Connections of a program with these settings, one alone and then the others, which resume its
+/// session.
+fn served(fixture: &Fixture, program: &Program, version: Version, bytes: [usize; 2], count: usize) {
+    let version = name_of(version);
+    let numbers = [bytes[0], bytes[1], count].map(|number| number.to_string());
+    let directory = fixture.files.directory();
+    let arguments = ["client", &fixture.port, directory, version];
+    let output = program.command().args(arguments).args(numbers).output().expect("a program");
+    let resumed = format!("{version} http/1.1 resumed");
+    let mut expected = vec![resumed; count];
+    expected[0] = format!("{version} http/1.1 new");
+    assert_eq!(lines(&output), expected);
+}
+
+/// A program is a client in each way that it knows.
+fn is_served(program: &Program) {
+    let name = program.name;
+    for version in Version::ALL {
+        let fixture = Fixture::new(&format!("{name}-client"), |tls| tls);
+        served(&fixture, program, *version, [MUCH, 100_000], 2);
+        served(&fixture, program, *version, [30_000, 997], 64);
+        // Each byte is a record.
+        served(&fixture, program, *version, [3000, 1], 2);
+        fixture.end_cleanly(2 + 64 + 2);
+
+        // No client begins with a share of this group.
+        let fixture =
+            Fixture::new(&format!("{name}-retry"), |tls| tls.key_exchanges(["secp384r1"]));
+        served(&fixture, program, *version, [30_000, 997], 2);
+        fixture.end_cleanly(2);
+
+        let (fixture, clients) = Fixture::strict(&format!("{name}-strict"));
+        let arguments = ["client", &fixture.port, fixture.files.directory(), name_of(*version)];
+        let output = program.command().args(arguments).args(["9", "9", "1"]).output().unwrap();
+        assert!(!output.status.success(), "{name} is served without a certificate");
+        fixture.identify(&clients);
+        served(&fixture, program, *version, [30_000, 997], 3);
+        fixture.end(3, 1);
+    }
+}
+
+#[test]
+fn clients_in_python_are_served() {
+    if let Some(python) = Program::python() {
+        is_served(&python);
+    }
+}
+
+#[test]
+fn clients_in_go_are_served() {
+    if let Some(go) = Program::go("go-clients") {
+        is_served(&go);
+    }
+}
+
+#[test]
+fn clients_in_node_are_served() {
+    if let Some(node) = Program::node() {
+        is_served(&node);
+    }
+}
+
+/// Starts a program whose input and output are the test's.
+fn start(name: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(name);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+/// Bytes without a letter that a client takes as a command.
+fn digits(count: usize) -> Vec<u8> {
+    (0..count).map(|i| if i % 61 == 60 { b'\n' } else { b'0' + (i % 7) as u8 }).collect()
+}
+
+/// A client that echoes its input through the server, until it has heard as much; what it heard.
+fn through(mut child: Child, input: Vec<u8>) -> Vec<u8> {
+    let mut stdin = child.stdin.take().expect("its input");
+    let mut stdout = child.stdout.take().expect("its output");
+    let mut heard = vec![0; input.len()];
+    let writer = std::thread::spawn(move || {
+        stdin.write_all(&input).expect("it reads");
+        stdin // at the end of its input it would close
+    });
+    stdout.read_exact(&mut heard).expect("as much as it has sent");
+    drop(writer.join());
+    let output = child.wait_with_output().expect("its output");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    heard
+}
+
+#[test]
+fn clients_of_openssl_are_served() {
+    if !has_openssl() {
+        return;
+    }
+    for version in Version::ALL {
+        let fixture = Fixture::new("openssl-client", |tls| tls);
+        let (connect, root) = (format!("127.0.0.1:{}", fixture.port), fixture.root());
+        let flag = format!("-{}", name_of(*version).to_lowercase().replace(['v', '.'], "_"));
+        let flag = flag.replace("tls_", "tls");
+        let common = ["s_client", "-connect", &connect, "-CAfile", &root, &flag];
+        let common = [&common[..], &["-verify_return_error", "-servername", "localhost"]].concat();
+        let quiet = [&common[..], &["-quiet", "-no_ign_eof"]].concat();
+        let input = digits(MUCH);
+        assert!(through(start("openssl", &quiet), input.clone()) == input);
+        let clients: Vec<_> = (0..64).map(|_| start("openssl", &quiet)).collect();
+        let input = digits(20_000);
+        let threads = clients.into_iter().map(|child| {
+            let input = input.clone();
+            std::thread::spawn(move || assert!(through(child, input.clone()) == input))
+        });
+        threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+        fixture.end(65, 0);
+    }
+}
+
+/// A hello that is asked to retry, changes of keys with and without an answer, and a resumption.
+#[test]
+fn a_client_of_openssl_retries_changes_keys_and_resumes() {
+    if !has_openssl() {
+        return;
+    }
+    let fixture = Fixture::new("openssl-keys", |tls| tls.key_exchanges(["secp384r1"]));
+    let (connect, root) = (format!("127.0.0.1:{}", fixture.port), fixture.root());
+    let session = fixture.files.path("session");
+    let common = ["s_client", "-connect", &connect, "-CAfile", &root, "-verify_return_error"];
+    let common = [&common[..], &["-groups", "X25519:P-384", "-msg"]].concat();
+    for (option, expected) in [("-sess_out", "New, TLSv1.3"), ("-sess_in", "Reused, TLSv1.3")] {
+        let mut child = start("openssl", &[&common[..], &[option, &*session]].concat());
+        let mut stdin = child.stdin.take().expect("its input");
+        let mut stdout = BufReader::new(child.stdout.take().expect("its output"));
+        let begun = await_line(&mut stdout, expected);
+        assert_eq!(begun.matches(", ClientHello").count(), 2, "{begun}");
+        // Behind it the client reads the session, which it writes to its file.
+        let mut say = |what: &str, expected: &str| {
+            stdin.write_all(what.as_bytes()).expect("it reads");
+            await_line(&mut stdout, expected)
+        };
+        say("first\n", "first");
+        // The client looks only at the first letter of what it reads at once.
+        say("K\n", ">>> TLS 1.3, Handshake [length 0005], KeyUpdate");
+        let answer = "<<< TLS 1.3, Handshake [length 0005], KeyUpdate";
+        assert!(say("second\n", "second").contains(answer));
+        say("k\n", ">>> TLS 1.3, Handshake [length 0005], KeyUpdate");
+        assert!(!say("third\n", "third").contains(answer), "nobody has asked for it");
+        stdin.write_all(b"Q\n").expect("it reads");
+        assert!(child.wait().unwrap().success());
+    }
+    fixture.end_cleanly(2);
+}
+
+#[test]
+fn clients_of_gnutls_are_served() {
+    if !has("gnutls-cli", &["--version"], "gnutls-cli 3") {
+        return;
+    }
+    for version in Version::ALL {
+        let (fixture, clients) = Fixture::strict("gnutls-client");
+        fixture.identify(&clients);
+        let priority = format!("--priority=NORMAL:-VERS-ALL:+VERS-TLS{}", &name_of(*version)[4..]);
+        let file = |option: &str, name: &str| format!("--{option}={}", fixture.files.path(name));
+        let (root, certificate, key) = (
+            file("x509cafile", "root.pem"),
+            file("x509certfile", "client.pem"),
+            file("x509keyfile", "client.key"),
+        );
+        let common = [
+            "127.0.0.1",
+            &format!("--port={}", fixture.port),
+            "--sni-hostname=localhost",
+            "--verify-hostname=localhost",
+            "--alpn=http/1.1",
+            "--resume",
+            "--waitresumption",
+            "--inline-commands",
+            &priority,
+            &root,
+        ];
+        let identity = [&common[..], &[&*certificate, &key]].concat();
+        let mut child = start("gnutls-cli", &identity);
+        let mut stdin = child.stdin.take().expect("its input");
+        let mut stdout = BufReader::new(child.stdout.take().expect("its output"));
+        for (said, expected) in [
+            ("", "- Handshake was completed"),
+            ("", "This is a resumed session"),
+            ("hello\n", "hello"),
+            ("^rekey^\n", "Rekey was completed"),
+            ("behind it\n", "behind it"),
+        ] {
+            if said.starts_with('^') && *version == Version::Tls12 {
+                continue; // there the same command is a renegotiation, which is refused
+            }
+            stdin.write_all(said.as_bytes()).expect("it reads");
+            println!("{version} {}", await_line(&mut stdout, expected));
+        }
+        drop(stdin);
+        assert!(child.wait().unwrap().success());
+        fixture.end(2, 0);
+    }
+}
+
+#[track_caller]
+fn await_line(lines: &mut impl BufRead, expected: &str) -> String {
+    let mut all = String::new();
+    loop {
+        let begin = all.len();
+        assert_ne!(lines.read_line(&mut all).expect("a line"), 0, "no {expected:?}: {all}");
+        if all[begin..].contains(expected) {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn curl_is_served() {
+    if !has("curl", &["--version"], "curl ") {
+        return;
+    }
+    for version in Version::ALL {
+        let (fixture, clients) = Fixture::strict("curl");
+        fixture.identify(&clients);
+        let body = fixture.files.path("body");
+        std::fs::write(&body, digits(MUCH)).unwrap();
+        let url = format!("https://localhost:{}/", fixture.port);
+        let number = &name_of(*version)[4..];
+        let curl = |more: &[&str]| {
+            let mut curl = Command::new("curl");
+            curl.args(["-sS", "-v", "--http1.1", "--max-time", "60"]);
+            curl.args(["--cacert", &fixture.root(), "--resolve"]);
+            curl.arg(format!("localhost:{}:127.0.0.1", fixture.port));
+            curl.args([&format!("--tlsv{number}"), "--tls-max", number]).args(more);
+            curl.output().expect("curl")
+        };
+        assert!(!curl(&[&url]).status.success(), "curl is served without a certificate");
+        let (certificate, key) =
+            (fixture.files.path("client.pem"), fixture.files.path("client.key"));
+        let identity = ["--cert", &certificate, "--key", &key];
+        let output = curl(&[&identity[..], &["-H", "Expect:", "-T", &body, &url]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(output.stdout == digits(MUCH));
+        assert!(said.contains(&format!("SSL connection using {}", name_of(*version))), "{said}");
+        assert!(said.contains("ALPN: server accepted http/1.1"), "{said}");
+        fixture.end(1, 1);
+    }
+}
