@@ -74,6 +74,7 @@ const SERVE: Floors = Floors {
             &[
                 "parts::trim",
                 "parts::idle",
+                "parts::flights",
                 "parts::proxy",
                 "parts::cipher",
                 "parts::transport",

@@ -265,6 +265,9 @@ pub enum RefusedBecause {
     Header(&'static str),
     /// Its handshake of TLS has failed: [`LogEvent::TlsFailed`] says how.
     Tls,
+    /// [`Limits::handshakes_waiting`](crate::Limits::handshakes_waiting) handshakes of TLS wait for
+    /// their turn.
+    Handshakes,
     /// It has ended before its whole header, or its handshake of TLS, had come: [`Cause::Eof`] and
     /// [`Cause::Os`] by its peer, [`Cause::ReadTimeout`] after
     /// [`Proxy::timeout`](crate::net::Proxy::timeout) or

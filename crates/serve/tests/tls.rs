@@ -3,15 +3,17 @@
 #![cfg(feature = "ring")]
 
 mod common;
+#[path = "common/tls_peer.rs"]
+mod peer;
 #[path = "common/tls.rs"]
 mod tls;
 
 use std::time::Duration;
 
 use common::{Bench, Harness, bench_with};
-use windlass::driver::Driver;
-use windlass::{Buf, Builder, Source, Watcher};
-use windlass_serve::tls::{Provider, Session, SessionState, Tls, TlsClient};
+use peer::Peer;
+use windlass::{Buf, Builder, Watcher};
+use windlass_serve::tls::{Provider, Tls, TlsClient};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Refusal, Server,
 };
@@ -95,17 +97,6 @@ impl Handler for Echo {
     }
 }
 
-/// A client: a session above a plain one of the bench.
-struct Peer {
-    client: Source,
-    session: Session,
-    /// How much of what the client has heard went through the session.
-    fed: usize,
-    plain: Vec<u8>,
-    /// Its output leaves in pieces of so many bytes.
-    piece: usize,
-}
-
 fn settings() -> (Tls, TlsClient) {
     let (_, server, client) = tls::settings(Provider::Ring);
     (server.build().unwrap(), client.build().unwrap())
@@ -127,69 +118,6 @@ fn serve_with<T: Harness>(builder: Builder, echo: Echo, config: Config) -> (Serv
 
 fn config() -> Config {
     Config::new().limits(Limits::new().idle(None))
-}
-
-impl Peer {
-    fn new<D: Driver>(bench: &mut Bench<D, Echo>, tls: &TlsClient) -> Peer {
-        let client = bench.connect();
-        let session = Session::client(tls, "localhost").unwrap();
-        Peer { client, session, fed: 0, plain: Vec::new(), piece: usize::MAX }
-    }
-
-    /// A client whose handshake is done.
-    fn open<D: Driver>(bench: &mut Bench<D, Echo>, tls: &TlsClient) -> Peer {
-        let mut peer = Peer::new(bench, tls);
-        peer.until(bench, "the session is open", |peer, _| peer.session.is_open());
-        peer
-    }
-
-    /// Passes what has come through the session, and sends what it says.
-    fn pump<D: Driver>(&mut self, bench: &mut Bench<D, Echo>) {
-        let heard = &bench.client(self.client).heard[self.fed..];
-        let count = heard.len();
-        let _ = self.session.feed_into(heard, &mut self.plain);
-        self.fed += count;
-        let mut out = Vec::new();
-        self.session.take_output(&mut out);
-        for piece in out.chunks(self.piece.min(out.len().max(1))) {
-            bench.say(self.client, piece.to_vec());
-            if self.piece < out.len() {
-                bench.run_for(Duration::from_millis(1));
-            }
-        }
-    }
-
-    #[track_caller]
-    fn until<D: Driver>(
-        &mut self,
-        bench: &mut Bench<D, Echo>,
-        what: &str,
-        ready: impl Fn(&mut Peer, &mut Bench<D, Echo>) -> bool,
-    ) {
-        self.pump(bench);
-        bench.until(what, |bench| {
-            self.pump(bench);
-            ready(self, bench)
-        });
-    }
-
-    fn say<D: Driver>(&mut self, bench: &mut Bench<D, Echo>, what: &[u8]) {
-        let mut out = Vec::new();
-        self.session.write_all(what, &mut out).unwrap();
-        bench.say(self.client, out);
-    }
-
-    /// `close_notify`.
-    fn end<D: Driver>(&mut self, bench: &mut Bench<D, Echo>) {
-        self.session.close();
-        self.pump(bench);
-    }
-
-    /// The server has said its end, and the connection has ended behind it.
-    fn heard_the_end<D: Driver>(&mut self, bench: &mut Bench<D, Echo>) -> bool {
-        let client = bench.client(self.client);
-        client.eof && self.session.state() == SessionState::PeerClosed
-    }
 }
 
 fn an_echo_passes_and_both_sides_say_that_they_end<T: Harness>() {

@@ -466,7 +466,12 @@ impl<S> Engine<S> {
         self.hold_nothing(index);
         self.table.release(index);
         let is_coded = self.table.place(index).flags & CODED != 0;
-        if is_coded { self.entrance.transports.drop_session(index) } else { None }
+        if !is_coded {
+            return None;
+        }
+        let was_agreeing = self.entrance.transports.get_mut(index).is_some_and(|one| one.is_tls());
+        self.counters.handshakes.failed += u64::from(was_agreeing);
+        self.entrance.transports.drop_session(index)
     }
 
     /// Nothing in memory belongs any more to a connection that ends or leaves.

@@ -8,8 +8,8 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Buf, Completion, Done, ErrorKind, Handle, Message, Source, Ticket, Watcher};
 
 use crate::engine::{
-    ALLOWANCE, DEADLINE, Engine, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS, SWEEP, TICK,
-    WAKE,
+    ALLOWANCE, DEADLINE, Engine, FLIGHTS, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS,
+    SWEEP, TICK, WAKE,
 };
 use crate::inbox::Command;
 use crate::parts::cipher::Failure;
@@ -44,8 +44,8 @@ pub(crate) enum Pending {
     TurnAway(Accepted),
     /// The first datagram of a session.
     Heard(Id, Buf),
-    /// Input that came with the end of a handshake, and passes the session.
-    Coded(Id, Buf),
+    /// The transport has agreed with the peer, and this input was left over.
+    Agreed(Id, Buf),
     /// A connection that a thread hands over.
     Take(Box<Moved>),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
@@ -188,11 +188,15 @@ impl<S: Default> Engine<S> {
         let place = self.table.find(index, completion.source)?;
         let flags = place.flags;
         match place.stage {
-            Stage::Handshake => return self.handshake_read(watcher, index, completion),
+            Stage::Handshake => {
+                self.handshake_read(watcher, index, completion);
+                return None;
+            }
             Stage::Failing => return self.answered(watcher, index, completion),
             // A client in its handshake that the program has closed: its output waits for TLS.
             _ if flags & CONNECTING != 0 && completion.code() != OpCode::Connect => {
-                return self.handshake_read(watcher, index, completion);
+                self.handshake_read(watcher, index, completion);
+                return None;
             }
             _ => {}
         }
@@ -349,6 +353,10 @@ impl<S: Default> Engine<S> {
                 self.send_completed(watcher, index - SENDS, completion.take_buf().len(), failed);
                 None
             }
+            FLIGHTS => {
+                self.next_flights();
+                None
+            }
             LAST_JOBS => {
                 self.give_up_last_jobs();
                 None
@@ -427,10 +435,8 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
-                Pending::Coded(id, data) => {
-                    if self.table.lives(id)
-                        && let Some(event) = self.decode(id.index(), data)
-                    {
+                Pending::Agreed(id, rest) => {
+                    if let Some(event) = self.agreed(watcher, id, rest) {
                         return Some(event);
                     }
                 }

@@ -23,6 +23,7 @@ use crate::parts::transport::{Accepted, Agreement, Door, Handshake, because};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::event::{Event, Origin};
+use crate::words::id::Id;
 use crate::words::proxy::Versions;
 
 impl<S> Engine<S> {
@@ -75,7 +76,9 @@ impl<S> Engine<S> {
             return self.say_farewell(watcher, source, door.tls.is_none());
         };
         let now = watcher.update_now();
-        self.entrance.transports.insert(id.index(), Handshake::new(door, origin, now));
+        let handshake = Handshake::new(door, origin, now);
+        self.counters.handshakes.begun += u64::from(handshake.is_tls());
+        self.entrance.transports.insert(id.index(), handshake);
         self.read_handshake(watcher, id.index());
     }
 
@@ -100,10 +103,36 @@ impl<S> Engine<S> {
         }
     }
 
+    /// Does what follows from an agreement, or from its failure. `out` is to be sent.
+    pub(crate) fn take_agreement<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        agreement: Agreement,
+        out: Vec<u8>,
+    ) {
+        if let Agreement::NoSession(failure) = agreement {
+            return self.refuse_session(watcher, index, &failure, out);
+        }
+        if !self.say_in_handshake(watcher, index, out) {
+            return;
+        }
+        match agreement {
+            // The program's state is made where its events are.
+            Agreement::Agreed { rest } => {
+                self.told.pending.push_back(Pending::Agreed(self.table.id(index), rest));
+            }
+            Agreement::Failed(because) => self.refuse(watcher, index, because),
+            Agreement::Waits => self.queue_flight(watcher, index),
+            Agreement::More | Agreement::NoSession(_) => self.read_handshake(watcher, index),
+        }
+    }
+
     /// A connection has ended before its transport has agreed.
     #[cold]
     pub(crate) fn end_handshake(&mut self, index: u32, cause: Cause) {
         if let Some(handshake) = self.entrance.transports.remove(index) {
+            self.counters.handshakes.failed += u64::from(handshake.is_tls());
             self.did_not_open(handshake.origin, because(cause));
         }
     }
@@ -131,6 +160,13 @@ impl<S> Engine<S> {
         self.table.place(index).state.is_some()
     }
 
+    /// Whether a connection in its handshake is about to end without it. A client that closes sends
+    /// its output first, for which it needs the session.
+    pub(crate) fn has_left_handshake(&self, index: u32) -> bool {
+        let place = self.table.place(index);
+        place.is_over() && (place.flags & CONNECTING == 0 || place.flags & ABORT != 0)
+    }
+
     /// Ends the handshakes of accepted connections in the next flush: the server shuts down. (A
     /// client closes as others do.)
     pub(crate) fn abort_handshakes(&mut self) {
@@ -154,6 +190,7 @@ impl<S> Engine<S> {
         let (mut out, now) = (Vec::new(), watcher.update_now());
         let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
         let begun = handshake.begin(peer, now, &mut out);
+        self.counters.handshakes.begun += u64::from(begun.is_ok());
         self.table.place_mut(index).advance(Step::Greets);
         match begun {
             Err(failure) => self.refuse_session(watcher, index, &failure, out),
@@ -184,7 +221,7 @@ impl<S> Engine<S> {
     }
 }
 
-impl<S: Default> Engine<S> {
+impl<S> Engine<S> {
     /// A read of a handshake has ended.
     #[cold]
     pub(crate) fn handshake_read<D: Driver>(
@@ -192,16 +229,14 @@ impl<S: Default> Engine<S> {
         watcher: &mut Watcher<D>,
         index: u32,
         completion: Completion,
-    ) -> Option<Event<S>> {
-        let place = self.table.place(index);
-        // A client that closes sends its output first, for which it needs the session.
-        if place.is_over() && (place.flags & CONNECTING == 0 || place.flags & ABORT != 0) {
-            return None; // The next flush ends it.
+    ) {
+        if self.has_left_handshake(index) {
+            return; // The next flush ends it.
         }
         match completion.result {
             Ok(Done::Read(data)) if data.is_empty() => {
-                let cut = self.entrance.transports.get_mut(index)?.end_of_input();
-                match cut {
+                let handshake = self.entrance.transports.get_mut(index);
+                match handshake.and_then(Handshake::end_of_input) {
                     Some(cut) if self.is_client(index) => {
                         self.refuse_session(watcher, index, &cut, Vec::new());
                     }
@@ -210,35 +245,12 @@ impl<S: Default> Engine<S> {
             }
             Ok(Done::Read(data)) => {
                 let (mut out, now) = (Vec::new(), watcher.update_now());
-                let agreement = self.entrance.transports.get_mut(index)?.take(data, now, &mut out);
-                if let Agreement::NoSession(failure) = agreement {
-                    self.refuse_session(watcher, index, &failure, out);
-                    return None;
-                }
-                if !self.say_in_handshake(watcher, index, out) {
-                    return None;
-                }
-                match agreement {
-                    Agreement::Agreed { rest } => {
-                        let handshake = self.entrance.transports.remove(index)?;
-                        let origin = handshake.origin;
-                        if let Some(session) = handshake.into_session() {
-                            self.table.place_mut(index).flags |= CODED;
-                            self.entrance.transports.keep_session(index, session);
-                        }
-                        if self.is_client(index) {
-                            return self.client_agreed(watcher, index, rest, origin);
-                        }
-                        return Some(self.agreed(watcher, index, rest, origin));
-                    }
-                    Agreement::Failed(cause) => {
-                        let origin = self.entrance.transports.remove(index)?.origin;
-                        self.did_not_open(origin, cause);
-                        self.fail(watcher, index, Cause::Rejected);
-                    }
-                    Agreement::More | Agreement::NoSession(_) => {
-                        self.read_handshake(watcher, index);
-                    }
+                if let Some(handshake) = self.entrance.transports.get_mut(index) {
+                    let was_tls = handshake.is_tls();
+                    let agreement = handshake.take(data, now, &mut out);
+                    let begins = !was_tls && handshake.is_tls();
+                    self.counters.handshakes.begun += u64::from(begins);
+                    self.take_agreement(watcher, index, agreement, out);
                 }
             }
             Ok(_) => {}
@@ -251,37 +263,55 @@ impl<S: Default> Engine<S> {
                 self.fail(watcher, index, cause);
             }
         }
-        None
     }
+}
 
+impl<S: Default> Engine<S> {
     /// A client has agreed with its server. What waits for that leaves with the next flush.
     fn client_agreed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        index: u32,
+        id: Id,
         rest: Buf,
         origin: Origin,
     ) -> Option<Event<S>> {
-        if let Some(active) = self.table.active_of(index) {
+        if let Some(active) = self.table.active_of(id.index()) {
             active.held_bytes = 0;
         }
-        let id = self.table.id(index);
         let opened = self.has_connected(watcher, id, origin, Step::Agreed)?;
         if !rest.is_empty() {
-            self.told.pending.push_back(Pending::Coded(id, Buf::from(rest.into_vec())));
+            self.told.pending.push_back(Pending::Agreed(id, Buf::from(rest.into_vec())));
         }
         Some(opened)
     }
 
-    /// The transport has agreed with the peer: opens the connection. The rest of the input follows.
-    fn agreed<D: Driver>(
+    /// The transport has agreed with the peer: opens the connection. Then the rest of the input
+    /// follows, with a second call.
+    #[cold]
+    pub(crate) fn agreed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        index: u32,
+        id: Id,
         rest: Buf,
-        origin: Origin,
-    ) -> Event<S> {
-        let id = self.table.id(index);
+    ) -> Option<Event<S>> {
+        let index = id.index();
+        if self.table.get(id).is_none() || self.has_left_handshake(index) {
+            return None;
+        }
+        let Some(handshake) = self.entrance.transports.remove(index) else {
+            let is_input = !rest.is_empty() && self.table.lives(id);
+            return if is_input { self.decode(index, rest) } else { None };
+        };
+        let origin = handshake.origin;
+        if let Some(session) = handshake.into_session() {
+            self.counters.handshakes.completed += 1;
+            self.counters.handshakes.resumed += u64::from(session.is_resumed());
+            self.table.place_mut(index).flags |= CODED;
+            self.entrance.transports.keep_session(index, session);
+        }
+        if self.is_client(index) {
+            return self.client_agreed(watcher, id, rest, origin);
+        }
         // The default is the program's, and can panic: then the next flush ends the connection.
         self.table.place_mut(index).flags |= ABORT;
         self.dirty(index);
@@ -298,7 +328,7 @@ impl<S: Default> Engine<S> {
         }
         if bytes > 0 && self.table.place(index).flags & CODED != 0 {
             let rest = Buf::from(rest.into_vec());
-            self.told.pending.push_back(Pending::Coded(id, rest));
+            self.told.pending.push_back(Pending::Agreed(id, rest));
         } else if bytes > 0 {
             self.table.place_mut(index).flags |= HELD;
             let active = self.activate(index);
@@ -308,6 +338,6 @@ impl<S: Default> Engine<S> {
             self.told.pending.push_back(Pending::Held(id));
         }
         self.recharge(index);
-        self.opened(watcher, id, origin)
+        Some(self.opened(watcher, id, origin))
     }
 }

@@ -582,5 +582,7 @@ impl<S> Engine<S> {
         }
         // A client that could not connect gives back the charges of its datagrams.
         self.send_outbox(watcher);
+        // After all that other connections have to do.
+        self.answer_flights(watcher);
     }
 }

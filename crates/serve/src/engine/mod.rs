@@ -5,6 +5,7 @@
 //! events.rs    completions in, events out
 //! listener.rs  accepts                                connect.rs  connects, given sockets
 //! handshake.rs connections that begin with more than their data
+//! flights.rs   the turns of handshakes
 //! overflow.rs  accepted connections for which there is no room
 //! requests.rs  what the program has asked for
 //! output.rs    writes: one for each connection and turn
@@ -34,6 +35,7 @@ mod ends;
 mod events;
 mod failing;
 mod files;
+mod flights;
 mod handshake;
 pub(crate) mod jobs;
 mod limit;
@@ -71,6 +73,7 @@ use crate::memory::Budget;
 use crate::parts::allowances::Allowances;
 use crate::parts::datagrams::Datagrams;
 use crate::parts::deadlines::Deadlines;
+use crate::parts::flights::Flights;
 use crate::parts::idle::IdleClock;
 use crate::parts::jobs::JobTable;
 use crate::parts::moves::{Move, Moved};
@@ -223,6 +226,8 @@ struct Entrance {
     overflow: Option<Remote>,
     /// What the connections of a listener begin with, and those that are in their handshake.
     transports: Transports,
+    /// The handshakes whose turn it is not.
+    flights: Flights,
     /// Connections that were refused, and wait for their peers to take the farewell.
     refused: usize,
     /// Whether all new connections are refused.
@@ -265,6 +270,7 @@ const REFUSED: u32 = 0xffff_fffc;
 const SESSIONS: u32 = 0xffff_fffb;
 const DEADLINE: u32 = 0xffff_fff5;
 const ALLOWANCE: u32 = 0xffff_fff4;
+const FLIGHTS: u32 = 0xffff_fff3;
 const LAST_JOBS: u32 = 0xffff_fff0;
 /// Those of jobs, with their places in the lower bits.
 const JOBS: u32 = 0x8000_0000;

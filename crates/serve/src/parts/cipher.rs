@@ -59,6 +59,18 @@ mod none {
             match self.0 {}
         }
 
+        pub(crate) fn completes_record(&self, _: &[u8]) -> bool {
+            match self.0 {}
+        }
+
+        pub(crate) fn handshake_taken(&self) -> usize {
+            match self.0 {}
+        }
+
+        pub(crate) fn is_resumed(&self) -> bool {
+            match self.0 {}
+        }
+
         pub(crate) fn feed_handshake(&mut self, _: &[u8]) -> Result<usize, NoFailure> {
             match self.0 {}
         }

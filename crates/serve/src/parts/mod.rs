@@ -5,6 +5,7 @@ pub(crate) mod cipher;
 pub(crate) mod datagrams;
 pub(crate) mod deadlines;
 pub(crate) mod files;
+pub(crate) mod flights;
 pub(crate) mod heads;
 pub(crate) mod idle;
 pub(crate) mod jobs;

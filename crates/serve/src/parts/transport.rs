@@ -89,6 +89,10 @@ pub(crate) struct Handshake {
     /// When it has taken too long; `None` for a time that the clock does not reach.
     pub(crate) until: Option<Instant>,
     form: Form,
+    /// A flight of TLS that has come, and waits for its turn.
+    waits: Option<Buf>,
+    /// Whether TLS has answered a flight, or has said hello.
+    has_answered: bool,
 }
 
 /// What comes next.
@@ -113,6 +117,8 @@ enum Form {
 pub(crate) enum Agreement {
     /// More has to come.
     More,
+    /// A flight of TLS has come. It waits for its turn: [`Handshake::answer`].
+    Waits,
     /// It is done. The rest of the input is the connection's, and passes its session if it has one.
     Agreed {
         rest: Buf,
@@ -129,7 +135,7 @@ impl Handshake {
             (Some((proxy, Versions { v1, v2 })), _) => {
                 let codec = ProxyCodec { v1, v2, max_header: proxy.max_header };
                 let form = Form::Header { codec, begun: Vec::new(), door };
-                Handshake { origin, until: now.checked_add(proxy.timeout), form }
+                Handshake::of(form, origin, now.checked_add(proxy.timeout))
             }
             (None, Some(tls)) => Handshake::server(tls, door.time, origin, now),
             (None, None) => unreachable!("a door has one of them"),
@@ -140,13 +146,17 @@ impl Handshake {
     fn server(tls: &Tls, time: Duration, origin: Origin, now: Instant) -> Handshake {
         let session = Session::server(tls);
         let form = session.map_or_else(Form::Broken, |session| Form::Tls(Box::new(session)));
-        Handshake { origin, until: now.checked_add(time), form }
+        Handshake::of(form, origin, now.checked_add(time))
+    }
+
+    fn of(form: Form, origin: Origin, until: Option<Instant>) -> Handshake {
+        Handshake { origin, until, form, waits: None, has_answered: false }
     }
 
     /// That of a client, whose socket connects first. It may take so long from then on.
     pub(crate) fn client(to: Destination, time: Duration) -> Handshake {
         let origin = Origin { listener: None, peer: None };
-        Handshake { origin, until: None, form: Form::Ahead(to, time) }
+        Handshake::of(Form::Ahead(to, time), origin, None)
     }
 
     /// The socket of a client is connected. `out` gets the hello.
@@ -161,7 +171,7 @@ impl Handshake {
         self.until = now.checked_add(*time);
         let mut session = Session::to(to).map_err(Box::new)?;
         session.take_output(out);
-        self.form = Form::Tls(Box::new(session));
+        (self.form, self.has_answered) = (Form::Tls(Box::new(session)), true);
         Ok(())
     }
 
@@ -169,13 +179,25 @@ impl Handshake {
     pub(crate) fn bytes(&self) -> usize {
         match &self.form {
             Form::Header { begun, .. } => begun.len(),
-            // The limit of a handshake, of which the library holds the last message.
-            Form::Tls(_) => SESSION,
+            Form::Tls(session) => {
+                SESSION + session.handshake_taken() + self.waits.as_ref().map_or(0, Buf::len)
+            }
             Form::Ahead(..) | Form::Broken(_) => 0,
         }
     }
 
-    /// Takes input, which is not empty. `out` gets what is to be sent.
+    /// Whether TLS is under way.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.form, Form::Tls(_))
+    }
+
+    /// Whether TLS has answered a flight, or has said hello.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Takes input, which is not empty. `out` gets what is to be sent. A flight of TLS may be
+    /// costly, so it only waits.
     pub(crate) fn take(&mut self, input: Buf, now: Instant, out: &mut Vec<u8>) -> Agreement {
         match &mut self.form {
             Form::Header { codec, begun, door } => match take_header(codec, begun, &input) {
@@ -189,15 +211,12 @@ impl Handshake {
                 }
                 Err(because) => Agreement::Failed(because),
             },
-            Form::Tls(session) => {
-                let fed = session.feed_handshake(&input);
-                session.take_output(out);
-                match fed {
-                    Err(error) => Agreement::NoSession(Box::new(error)),
-                    Ok(_) if session.state() == SessionState::Handshaking => Agreement::More,
-                    Ok(taken) => Agreement::Agreed { rest: input.slice(taken..) },
-                }
+            Form::Tls(session) if session.completes_record(&input) => {
+                // However long it waits: other connections need the lease.
+                self.waits = Some(Buf::from(input.into_vec()));
+                Agreement::Waits
             }
+            Form::Tls(session) => feed(session, input, out),
             Form::Broken(failure) => Agreement::NoSession(Box::new(failure.clone())),
             // No read is in flight before the connect has succeeded.
             Form::Ahead(..) => Agreement::More,
@@ -212,6 +231,17 @@ impl Handshake {
         }
     }
 
+    /// Answers the flight that waits. `out` gets the answer.
+    pub(crate) fn answer(&mut self, out: &mut Vec<u8>) -> Agreement {
+        match (&mut self.form, self.waits.take()) {
+            (Form::Tls(session), Some(input)) => {
+                self.has_answered = true;
+                feed(session, input, out)
+            }
+            _ => Agreement::More,
+        }
+    }
+
     /// The session that goes on behind the handshake.
     pub(crate) fn into_session(self) -> Option<Box<Session>> {
         match self.form {
@@ -221,7 +251,18 @@ impl Handshake {
     }
 }
 
-/// What a session of TLS counts for while its handshake is under way.
+/// Passes input through a session whose handshake is not done.
+fn feed(session: &mut Session, input: Buf, out: &mut Vec<u8>) -> Agreement {
+    let fed = session.feed_handshake(&input);
+    session.take_output(out);
+    match fed {
+        Err(error) => Agreement::NoSession(Box::new(error)),
+        Ok(_) if session.state() == SessionState::Handshaking => Agreement::More,
+        Ok(taken) => Agreement::Agreed { rest: input.slice(taken..) },
+    }
+}
+
+/// What a session of TLS counts for while its handshake is under way, besides what it has taken.
 const SESSION: usize = 16 << 10;
 
 /// Reads a header; how much of the input it was, and whom it names.

@@ -282,6 +282,19 @@ impl Session {
         Ok(consumed)
     }
 
+    /// Whether a record ends in this input. Until then the library only collects bytes, which costs
+    /// little.
+    pub(crate) fn completes_record(&self, input: &[u8]) -> bool {
+        let mut then = self.records;
+        then.pass(&input[..then.piece(input)]);
+        then.is_between()
+    }
+
+    /// How many bytes it has taken before the handshake was done.
+    pub(crate) fn handshake_taken(&self) -> usize {
+        self.handshake.0 as usize
+    }
+
     /// Takes the rest of one record, or what there is of it. Zero says that nothing can be taken.
     fn step(&mut self, input: &[u8]) -> Result<usize, TlsError> {
         self.check()?;

@@ -51,10 +51,45 @@ pub struct Counters {
     /// Options of connections that the system or the watcher has refused, and idle times for which
     /// the watcher has [no room](windlass::Limit::IdleTimeouts).
     pub option_errors: u64,
+    /// Handshakes of TLS, by their end.
+    pub handshakes: Handshakes,
     /// [Jobs](Engine::execute), by their end.
     pub jobs: Jobs,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
+}
+
+/// Handshakes of TLS, by their end. Those that have begun and have no end are under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handshakes {
+    /// Handshakes that have begun: a client is connected, or an accepted connection has brought the
+    /// header of a proxy if there is to be one.
+    pub begun: u64,
+    /// Handshakes that are done.
+    pub completed: u64,
+    /// How many of them have resumed an earlier session.
+    pub resumed: u64,
+    /// Handshakes that have failed: TLS has refused the peer or was refused by it, the peer has
+    /// gone, or the handshake took longer than [`Limits::handshake`].
+    pub failed: u64,
+    /// Handshakes that were refused because [`Limits::handshakes_waiting`] waited.
+    pub shed: u64,
+    /// Flights of peers that were answered. A hello is one, and so is all that a peer sends between
+    /// two answers.
+    pub flights: u64,
+}
+
+impl Handshakes {
+    /// Adds the counts of another engine.
+    fn add(&mut self, other: &Handshakes) {
+        self.begun += other.begun;
+        self.completed += other.completed;
+        self.resumed += other.resumed;
+        self.failed += other.failed;
+        self.shed += other.shed;
+        self.flights += other.flights;
+    }
 }
 
 /// Connections that have ended, by [cause](Cause).
@@ -111,6 +146,7 @@ impl Counters {
         self.truncated_datagrams += other.truncated_datagrams;
         self.option_errors += other.option_errors;
         self.stale_writes += other.stale_writes;
+        self.handshakes.add(&other.handshakes);
         self.jobs.add(&other.jobs);
         let (ends, others) = (&mut self.ends, &other.ends);
         ends.eof += others.eof;

@@ -43,6 +43,15 @@ pub struct Limits {
     /// How long a handshake of TLS may take: of an accepted connection from its accept on, of a
     /// client from the end of its connect on. Default 10 s.
     pub handshake: Duration,
+    /// How many flights of TLS handshakes a loop answers in one turn, after all that its other
+    /// connections have to do. An answer cannot be divided: that to a hello takes a third of a
+    /// millisecond with a key on P-256, and some milliseconds with one of RSA-4096. So no
+    /// connection waits for more of them than this. A turn costs little beside an answer. At least
+    /// 1, default 1.
+    pub handshakes_per_turn: usize,
+    /// How many TLS handshakes of a loop may wait for the answer to a flight, in their order. Then
+    /// those that begin are refused; those that go on are not. Default 1024.
+    pub handshakes_waiting: usize,
     /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
     /// Once at most so many bytes of output wait, it reads again, and
@@ -87,6 +96,8 @@ impl Limits {
             linger: Duration::from_secs(2),
             connect: Some(Duration::from_secs(30)),
             handshake: Duration::from_secs(10),
+            handshakes_per_turn: 1,
+            handshakes_waiting: 1024,
             high: 256 << 10,
             low: 64 << 10,
             cap: 64 << 20,
@@ -133,6 +144,18 @@ impl Limits {
     /// Sets [`handshake`](Limits::handshake).
     pub fn handshake(mut self, span: Duration) -> Limits {
         self.handshake = span;
+        self
+    }
+
+    /// Sets [`handshakes_per_turn`](Limits::handshakes_per_turn), at least 1.
+    pub fn handshakes_per_turn(mut self, count: usize) -> Limits {
+        self.handshakes_per_turn = count.max(1);
+        self
+    }
+
+    /// Sets [`handshakes_waiting`](Limits::handshakes_waiting).
+    pub fn handshakes_waiting(mut self, count: usize) -> Limits {
+        self.handshakes_waiting = count;
         self
     }
 
@@ -194,7 +217,7 @@ impl Limits {
     /// The limits as the setters bound them, for those that were set as fields.
     pub(crate) fn bounded(self) -> Limits {
         let bounded = self.marks(self.low, self.high).cap(self.cap).connections(self.connections);
-        let bounded = bounded.memory(self.memory);
+        let bounded = bounded.memory(self.memory).handshakes_per_turn(self.handshakes_per_turn);
         bounded.jobs(self.jobs).loop_jobs(self.loop_jobs).files(self.files)
     }
 
