@@ -21,6 +21,9 @@ impl<S: Default> Engine<S> {
             return None; // behind `close_notify`
         }
         let session = self.entrance.transports.session(index)?;
+        if session.failure().is_some() {
+            return None; // It was told.
+        }
         if input.is_empty() {
             if session.end_of_input().is_err() {
                 self.fail_later(index, Cause::Truncated);

@@ -1,5 +1,6 @@
 //! A client that makes its handshake as it should, and then sends any record, encrypted as it
 //! should be.
+#![allow(dead_code)] // each test uses its own part
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -15,7 +16,7 @@ use rustls::{
 };
 use windlass_serve::tls::{Provider, Session, Version};
 
-use super::tls::{noon, settings};
+use super::tls::{Authority, noon, settings};
 
 pub(super) struct Peer {
     encrypter: Box<dyn MessageEncrypter>,
@@ -50,22 +51,27 @@ fn provider() -> CryptoProvider {
     provider
 }
 
+/// A client that trusts this authority.
+pub(super) fn client(authority: &Authority) -> ClientConnection {
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority.pem.as_bytes()).expect("a root");
+    roots.add(root).expect("a root");
+    let mut config = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Noon))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.enable_secret_extraction = true;
+    let name = "localhost".try_into().expect("a name");
+    ClientConnection::new(Arc::new(config), name).expect("a client")
+}
+
 impl Peer {
     /// A server's session that is open, and its client.
     pub(super) fn of(version: Version) -> (Session, Peer) {
         let (authority, server, _) = settings(Provider::default());
         let server = server.versions([version]).build().expect("a server");
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(authority.pem.as_bytes()).expect("a root");
-        roots.add(root).expect("a root");
-        let mut config = ClientConfig::builder_with_details(Arc::new(provider()), Arc::new(Noon))
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.enable_secret_extraction = true;
-        let name = "localhost".try_into().expect("a name");
-        let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let mut client = client(&authority);
         let mut session = Session::server(&server).expect("a server");
         let (mut there, mut back) = (Vec::new(), Vec::new());
         while client.is_handshaking() || !session.is_open() {
