@@ -67,8 +67,9 @@ const SERVE: Floors = Floors {
                 "words::event",
             ],
         ),
+        ("memory", &["memory"]),
         ("beside", &["framing", "log"]),
-        ("settings, memory, life", &["words::config", "memory", "stage"]),
+        ("settings, life", &["words::config", "stage"]),
         (
             "parts",
             &[

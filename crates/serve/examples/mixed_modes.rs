@@ -14,7 +14,7 @@ use std::io;
 
 use windlass::Buf;
 use windlass_serve::framing::{Input, Lines};
-use windlass_serve::{Action, Conn, Handler, Id, Server, modes::IoMode};
+use windlass_serve::{Action, Conn, Handler, Id, Origin, Server, modes::IoMode};
 
 #[path = "common/mod.rs"]
 mod common;
@@ -36,8 +36,19 @@ impl Default for Client {
     }
 }
 
+/// Half a command counts for the client, on its thread and on its loop.
+fn charge(c: &mut Conn<'_, Client>) {
+    let charge = c.hold(0);
+    c.state().input.charge_to(charge);
+}
+
 impl Handler for Commands {
     type State = Client;
+
+    fn opened(&mut self, c: &mut Conn<'_, Client>, _: Origin) -> Action {
+        charge(c);
+        Action::None
+    }
 
     fn data(&mut self, c: &mut Conn<'_, Client>, data: Buf) -> Action {
         c.state().input.push(data);
@@ -72,6 +83,7 @@ impl Handler for Commands {
     }
 
     fn moved(&mut self, c: &mut Conn<'_, Client>, _from: Id) -> Action {
+        charge(c);
         c.write("subscribed\n");
         Action::None
     }

@@ -78,6 +78,8 @@ impl Handler for Chat {
     type State = Client;
 
     fn opened(&mut self, c: &mut Conn<'_, Client>, _origin: Origin) -> Action {
+        let charge = c.hold(0);
+        c.state().input.charge_to(charge); // half a line counts for the client
         let number = c.id().number();
         c.write(format!("you are {number}\n"));
         self.tell(c, format!("{number} is here\n"));

@@ -17,6 +17,7 @@
 //! | a thread for each connection, or for the first ones | [`modes`] |
 //! | files | [`Conn::send_file`], [`Engine::send_file`] |
 //! | blocking code beside the loop | [`Conn::execute`], [`jobs`] |
+//! | memory that the program holds for a connection | [`Conn::hold`], [`memory`] |
 //! | writes, wakes, closes and messages from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
 //! | deadlines of a connection | [`Conn::set_read_deadline`], [`Conn::set_write_deadline`] |
@@ -87,7 +88,7 @@
 //!   longer.
 //! - **P5 memory.** Waiting output stays below the sum of [`Limits::memory`] and 4 KiB for each
 //!   connection. A lack of memory stops the reads of a connection, or closes it, only if it is
-//!   above its [share](Budget). An open connection that holds nothing is always served.
+//!   above its [share](memory::Budget). An open connection that holds nothing is always served.
 //! - **P6 work.** A flush does a bounded amount of work. It takes what has arrived. It looks at
 //!   1024 connections at most for each of these: stalled output, deadlines, [`Engine::limit`],
 //!   silent UDP sessions. It looks once at each connection that has stopped reading, whose input
@@ -117,7 +118,7 @@ mod handles;
 mod inbox;
 pub mod jobs;
 pub mod log;
-mod memory;
+pub mod memory;
 pub mod modes;
 pub mod net;
 mod parts;
@@ -131,7 +132,6 @@ mod words;
 
 pub use engine::Engine;
 pub use handles::{dial::Dial, remote::Remote, stream::Stream};
-pub use memory::Budget;
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, Running, Server, ServerLoop, serve,
 };

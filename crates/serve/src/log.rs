@@ -181,9 +181,9 @@ pub enum LogEvent<'a> {
         /// The id that it had.
         from: Id,
     },
-    /// A first connection stops reading, because it holds more than its [share](crate::Budget) of
-    /// [`Limits::memory`](crate::Limits::memory). Other connections may follow without a record.
-    /// [`Level::Warn`].
+    /// A first connection stops reading, because it holds more than its
+    /// [share](crate::memory::Budget) of [`Limits::memory`](crate::Limits::memory). Other
+    /// connections may follow without a record. [`Level::Warn`].
     Throttled {
         /// The connection.
         id: Id,
@@ -248,8 +248,8 @@ pub enum LogEvent<'a> {
 pub enum RefusedBecause {
     /// The loop has [`Limits::connections`](crate::Limits::connections) connections.
     Connections,
-    /// A [share](crate::Budget) of [`Limits::memory`](crate::Limits::memory) would be below the
-    /// least one.
+    /// A [share](crate::memory::Budget) of [`Limits::memory`](crate::Limits::memory) would be
+    /// below the least one.
     Memory,
     /// Each thread of an [`IoMode`](crate::modes::IoMode) has a connection, or a thread could not
     /// begin.

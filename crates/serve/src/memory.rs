@@ -1,7 +1,14 @@
-//! One budget of bytes for all connections of a server.
+//! The memory of a server: one [`Budget`] of bytes for all connections, and what a program holds of
+//! it for one of them ([`Charge`]).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::words::id::Id;
+#[cfg(doc)]
+use crate::{Engine, framing::Input};
 
 /// The least share of a connection, in a budget of 64 KiB or more.
 const LEAST_SHARE: usize = 4 << 10;
@@ -10,8 +17,9 @@ const LEAST_SHARE: usize = 4 << 10;
 ///
 /// These bytes are charged: output and datagrams that the kernel has not taken, the output of the
 /// turn, what other threads have queued, data that is held back from the program, copies of data
-/// that the program keeps, data that it has not read from a [`Stream`](crate::Stream), and what it
-/// [charges](crate::Engine::charge). Bytes that several connections share count for each of them.
+/// that the program keeps, data that it has not read from a [`Stream`](crate::Stream), and what the
+/// program says that it holds: with a [`Charge`], which an [`Input`] can carry, or with
+/// [`Engine::charge`]. Bytes that several connections share count for each of them.
 ///
 /// - A quarter of the limit is the *reserve*. The *share* of a connection is the rest, divided by
 ///   the number of connections that hold bytes, and at least 4 KiB (in a budget below 64 KiB: at
@@ -29,7 +37,8 @@ const LEAST_SHARE: usize = 4 << 10;
 /// Two engines that share a budget:
 ///
 /// ```
-/// use windlass_serve::{Budget, Config, Engine};
+/// use windlass_serve::memory::Budget;
+/// use windlass_serve::{Config, Engine};
 ///
 /// let budget = Budget::new(64 << 20);
 /// let one = Engine::<()>::of_loop(Config::new(), 0, budget.clone());
@@ -142,6 +151,121 @@ impl Budget {
     /// Whether one more connection may come.
     pub(crate) fn admits(&self) -> bool {
         self.0.common / (self.holders() + 1) >= self.0.least_share
+    }
+}
+
+/// Bytes that a program holds for a connection. They count for
+/// [`Limits::memory`](crate::Limits::memory) and for the [share](Budget) of the connection until
+/// this value is dropped. [`Engine::hold`] and [`Conn::hold`](crate::Conn::hold) make it.
+///
+/// It goes where the memory goes: into the state of the connection, into an [`Input`], into the
+/// closure of a job and into its result. It may be changed and dropped on any thread. The budget
+/// knows of that at once, and the connection's loop in its next flush. It outlives its connection:
+/// then the bytes count for the budget alone. So after a [move](crate::Conn::move_to_loop) the
+/// program takes a new one.
+///
+/// A charge of 0 bytes costs the connection nothing.
+///
+/// ```
+/// use windlass::Buf;
+/// use windlass_serve::{Action, Conn, Handler, memory::Charge};
+///
+/// /// Turns pictures around, each in a job, which needs twice their size.
+/// struct Turns;
+/// impl Handler for Turns {
+///     type State = ();
+///     fn data(&mut self, c: &mut Conn<'_, ()>, picture: Buf) -> Action {
+///         let held = c.hold(2 * picture.len());
+///         let turn = move || {
+///             let mut turned = picture.to_vec();
+///             turned.reverse();
+///             (turned, held) // goes on to count until the answer is written
+///         };
+///         let answer = |c: &mut Conn<'_, ()>, (turned, held): (Vec<u8>, Charge)| {
+///             c.write(turned); // counts by itself from here on
+///             drop(held);
+///             Action::None
+///         };
+///         if c.execute(turn, answer).is_ok() { Action::None } else { Action::Close }
+///     }
+/// }
+/// ```
+pub struct Charge {
+    held: Arc<HeldByProgram>,
+    number: u64,
+    index: u32,
+    bytes: u32,
+}
+
+impl Charge {
+    pub(crate) fn new(held: &Arc<HeldByProgram>, id: Id) -> Charge {
+        Charge { held: Arc::clone(held), number: id.number, index: id.index, bytes: 0 }
+    }
+
+    /// How many bytes count.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Lets so many bytes count from now on. 4 GiB and more count as 4 GiB.
+    #[inline]
+    pub fn set(&mut self, bytes: usize) {
+        let now = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if now != self.bytes {
+            let before = std::mem::replace(&mut self.bytes, now);
+            self.held.change(Id { number: self.number, index: self.index }, before, now);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charge({} bytes)", self.bytes)
+    }
+}
+
+/// What the charges of one loop's connections have changed since its last flush.
+///
+/// # Why
+/// A counter for each connection would be memory of each idle one. So the charges of a loop share
+/// this, and the loop adds the changes up where it has the other bytes of a connection.
+pub(crate) struct HeldByProgram {
+    budget: Budget,
+    is_changed: AtomicBool,
+    changes: Mutex<HashMap<Id, i64>>,
+}
+
+impl HeldByProgram {
+    pub(crate) fn new(budget: Budget) -> HeldByProgram {
+        HeldByProgram { budget, is_changed: AtomicBool::new(false), changes: Mutex::default() }
+    }
+
+    #[cold]
+    fn change(&self, id: Id, before: u32, now: u32) {
+        self.budget.change(before, now);
+        let mut changes = self.changes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // One entry a connection: so a loop that blocks collects no more than it has connections.
+        *changes.entry(id).or_default() += i64::from(now) - i64::from(before);
+        self.is_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there are changes. (A loop that misses one of another thread sees it next time.)
+    #[inline]
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges the changes for an empty map.
+    pub(crate) fn take(&self, empty: HashMap<Id, i64>) -> HashMap<Id, i64> {
+        let mut changes = self.changes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.is_changed.store(false, Ordering::Relaxed);
+        std::mem::replace(&mut changes, empty)
     }
 }
 

@@ -19,10 +19,16 @@ fn allocations(work: impl FnOnce()) -> u64 {
     alloc::allocations() - before
 }
 
-/// Leases of `bytes`, which have frames in them, decoded again and again.
+/// Leases of `bytes`, which have frames in them, decoded again and again, by an input that charges
+/// a connection.
 fn whole(bytes: &[u8], frames: usize, mut decoder: impl Decoder<Error = Error>) -> u64 {
     let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine = Engine::<()>::new(Config::new());
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
+    let id = engine.connect([address], Default::default(), ()).expect("room");
     let mut input = Input::new();
+    let count = allocations(|| input.charge_to(engine.hold(id, 0)));
+    assert_eq!(count, 0, "an idle connection has only a reference");
     let mut round = || {
         let fill = |space: &mut [u8]| {
             space[..bytes.len()].copy_from_slice(bytes);
@@ -38,6 +44,7 @@ fn whole(bytes: &[u8], frames: usize, mut decoder: impl Decoder<Error = Error>) 
             }
         }
         assert_eq!(found, frames);
+        assert_eq!(engine.budget().used(), 0);
     };
     round(); // the first lease allocates its swap buffer
     allocations(|| (0..100).for_each(|_| round()))

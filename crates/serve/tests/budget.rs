@@ -11,8 +11,9 @@ use common::engine::Loop;
 use common::turns::Turns;
 use common::{Bench, Harness, bench, bench_with, seed};
 use windlass::{Buf, Op, Source, Watcher};
+use windlass_serve::framing::{Input, Lines};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Phase, Refusal, Server,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Phase, Refusal, Server,
 };
 
 every_driver! {
@@ -50,9 +51,18 @@ struct Orders {
 const MUCH: usize = 256 << 10;
 
 impl Handler for Orders {
-    type State = ();
-    fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    type State = Input;
+    fn opened(&mut self, c: &mut Conn<'_, Input>, _: Origin) -> Action {
+        let charge = c.hold(0);
+        c.state().charge_to(charge);
+        Action::None
+    }
+    fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
         match data[0] {
+            b'i' => {
+                c.state().push(data);
+                assert!(c.state().next(&mut Lines::new(1 << 20)).is_ok_and(|line| line.is_none()));
+            }
             b'w' => _ = c.write(vec![0; MUCH]),
             b'k' => self.kept.push(data),
             b'p' => c.pause(),
@@ -65,7 +75,7 @@ impl Handler for Orders {
         }
         Action::None
     }
-    fn closed(&mut self, _: &mut Context<'_, ()>, closed: Closed<()>) -> Action {
+    fn closed(&mut self, _: &mut Context<'_, Input>, closed: Closed<Input>) -> Action {
         self.closed.push((closed.cause, closed.phase));
         Action::None
     }
@@ -103,8 +113,9 @@ fn turns_until<T: Harness, H: Handler>(
     turns
 }
 
-/// In every order that the seed draws: hostile peers never read, pause, send without end, or have
-/// the program keep what they send. Each honest request is answered within a number of turns.
+/// In every order that the seed draws: hostile peers never read, pause, send without end, send no
+/// end of a line, or have the program keep what they send. Each honest request is answered within a
+/// number of turns.
 fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
     let (hostile, honest) = if T::VIRTUAL { (1000, 100) } else { (150, 15) };
     let mut dice = Dice(seed());
@@ -129,9 +140,10 @@ fn hostile_peers_keep_nobody_from_an_answer<T: Harness>() {
     for _ in 0..60 {
         for _ in 0..hostile / 8 {
             let peer = bad[dice.below(hostile)];
-            match dice.below(4) {
+            match dice.below(5) {
                 0 | 1 => bench.say(peer, "w"),
-                2 => bench.say(peer, vec![b'k'; 1000]),
+                2 => bench.say(peer, vec![b'i'; 1000]),
+                3 => bench.say(peer, vec![b'k'; 1000]),
                 _ => bench.say(peer, "p"),
             }
         }
@@ -511,7 +523,7 @@ fn output_is_counted_once_while_it_is_sent<T: Harness>() {
     struct Looks;
     impl Handler for Looks {
         type State = ();
-        fn opened(&mut self, c: &mut Conn<'_, ()>, _: windlass_serve::Origin) -> Action {
+        fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
             c.write(vec![0; 1 << 20]);
             Action::None
         }

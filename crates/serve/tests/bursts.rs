@@ -83,6 +83,19 @@ fn charges_leave_no_memory() {
     is_little(left(begin, |l, id| assert!(l.engine.charge(id, 0))));
 }
 
+/// Each holds bytes for a while, and an empty charge all the time.
+#[test]
+fn charges_that_are_held_leave_no_memory() {
+    let held = std::cell::RefCell::new(std::collections::HashMap::new());
+    let begin = |l: &mut Loop<Auto>, id| {
+        held.borrow_mut().insert(id, l.engine.hold(id, 1));
+    };
+    let end = |_: &mut Loop<Auto>, id: Id| held.borrow_mut().get_mut(&id).unwrap().set(0);
+    let of_test = 100 * 5000; // the map
+    let left = left(begin, end);
+    assert!(left - of_test < 5000 * 80, "{left} bytes");
+}
+
 #[test]
 fn jobs_leave_no_memory() {
     is_little(left(|l, id| l.engine.must_execute(id, || ()), |_, _| {}));

@@ -21,8 +21,8 @@ use windlass::driver::Deadline;
 use windlass::net::ConnectOptions;
 use windlass::{Address, Buf};
 use windlass_serve::{
-    Action, Budget, Closed, Config, Conn, Context, Detached, Handler, Id, Limits, Origin, Remote,
-    Server, Stream, modes::IoMode,
+    Action, Closed, Config, Conn, Context, Detached, Handler, Id, Limits, Origin, Remote, Server,
+    Stream, memory::Budget, modes::IoMode,
 };
 
 /// How long a test waits for what must come.

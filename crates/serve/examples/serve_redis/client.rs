@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use windlass::Buf;
 use windlass_serve::Id;
 use windlass_serve::framing::Input;
+use windlass_serve::memory::Charge;
 
 use crate::log::Shared;
 use crate::resp::{self, Commands};
@@ -56,9 +57,11 @@ pub(crate) struct Turn {
 }
 
 impl Client {
-    /// A string of a command has at most so many bytes.
-    pub(crate) fn limit(&mut self, most_bulk: usize) {
+    /// A string of a command has at most so many bytes. What has come of a command counts for
+    /// `charge`.
+    pub(crate) fn limit(&mut self, most_bulk: usize, charge: Charge) {
         self.commands = Commands::up_to(most_bulk);
+        self.input.charge_to(charge);
     }
 
     /// Takes in what the client has sent.

@@ -24,10 +24,11 @@ pub(crate) struct Redis {
 /// A client that has shut down its output still gets the replies. When the replies that wait for a
 /// client reach their limit, its further commands wait, too. `drained` carries them out after the
 /// client has read most of the replies. So the replies that wait, and one as long as the longest
-/// string, fit into the cap. The memory of the server has room for two such replies.
+/// string, fit into the cap. The memory of the server has room for two such replies, or for two
+/// clients that send such a string: a client is not read beyond its share.
 pub(crate) fn config(most_bulk: usize) -> Config {
     let limits = Limits::new().marks(MOST_REPLIES / 4, MOST_REPLIES - 1).cap(most_bulk + BESIDE);
-    let memory = limits.memory + 2 * most_bulk;
+    let memory = limits.memory + 3 * most_bulk;
     Config::new().close_on_eof(false).limits(limits.memory(memory))
 }
 
@@ -67,7 +68,8 @@ impl Handler for Redis {
     type State = Client;
 
     fn opened(&mut self, c: &mut Conn<'_, Client>, _: Origin) -> Action {
-        c.state().limit(self.most_bulk);
+        let charge = c.hold(0);
+        c.state().limit(self.most_bulk, charge);
         Action::None
     }
 

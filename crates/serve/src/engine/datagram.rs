@@ -25,7 +25,7 @@ impl<S> Engine<S> {
     /// - Its first datagram opens it. Each datagram is an [`Event::Data`], also an empty one. (A
     ///   Unix socket without an address is no session: its datagrams are [`Event::Datagram`].)
     /// - Each [`write`](Engine::write) is one datagram. It is charged to the connection and to the
-    ///   [budget](crate::Budget), with 128 bytes more, until the kernel has taken it.
+    ///   [budget](crate::memory::Budget), with 128 bytes more, until the kernel has taken it.
     /// - It ends with [`Cause::Idle`](crate::Cause::Idle) when it has heard nothing for
     ///   [`Limits::session_idle`](crate::Limits::session_idle): never earlier, and later by at most
     ///   a sixteenth. Datagrams that it sends do not count.

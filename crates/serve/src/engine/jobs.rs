@@ -54,6 +54,10 @@ impl<S> Engine<S> {
     /// not begun are dropped: [`Jobs::dropped`]. A session does not wait at its close. An
     /// [idle](crate::Limits::idle) limit goes on while a job runs.
     ///
+    /// Data of the connection counts in a job as it does outside. What else a job captures, and its
+    /// result, the engine does not see: give both a [`Charge`](crate::memory::Charge) for memory
+    /// whose size the peer decides.
+    ///
     /// ```
     /// use windlass::driver::Driver;
     /// use windlass::Watcher;

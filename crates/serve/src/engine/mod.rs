@@ -20,11 +20,13 @@
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
 //! jobs.rs      work of connections, off the loop
 //! sweep.rs     limits of time, and the budget of bytes    limit.rs  limits that the program sets
+//! charges.rs   what the program holds for connections
 //! balance.rs   which loop gets an accepted connection
 //! moves.rs     connections that a thread hands to a loop
 //! ```
 
 pub(crate) mod balance;
+mod charges;
 mod clients;
 mod coded;
 mod connect;

@@ -10,9 +10,7 @@ use crate::engine::events::Pending;
 use crate::parts::files::Files;
 use crate::parts::idle::IdleClock;
 use crate::parts::output::LARGE;
-use crate::parts::table::{
-    ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL, Place,
-};
+use crate::parts::table::{ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL};
 use crate::parts::writer::Writer;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -35,7 +33,7 @@ impl<S> Engine<S> {
     ///   output.
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
     /// - [`Refusal::Memory`]: the server has no memory for it. A connection above its
-    ///   [share](crate::Budget), and a session, find none from three quarters of
+    ///   [share](crate::memory::Budget), and a session, find none from three quarters of
     ///   [`Limits::memory`](crate::Limits::memory) on.
     #[inline(always)]
     pub fn write(&mut self, id: Id, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
@@ -226,56 +224,12 @@ impl<S> Engine<S> {
             || self.waiting_files(id) >= limits.files
     }
 
-    /// Notes that the program itself holds `bytes` bytes for a connection: a message of which a
-    /// part has arrived, for example. They count for [`Limits::memory`](crate::Limits::memory) and
-    /// for the [share](crate::Budget) of the connection until the next call, or until the end of
-    /// the connection. False for a stale id, and for a session: its program holds single datagrams.
-    ///
-    /// Each call replaces the number of the last one. So one part of a program charges a
-    /// connection, with the sum of what all its parts hold. 4 GiB and more count as 4 GiB.
-    ///
-    /// This is for bytes that come and go with the data of the peer. A connection with a charge
-    /// holds bytes, so it takes a share, and with a large charge it is not read. For what each
-    /// connection costs as long as it lives, such as the state of a TLS library, lower
-    /// [`Limits::connections`](crate::Limits::connections) instead.
-    ///
-    /// ```
-    /// use windlass::Buf;
-    /// use windlass_serve::framing::{Input, Lines};
-    /// use windlass_serve::{Engine, Id};
-    ///
-    /// /// The beginning of a long line counts for the connection that sends it.
-    /// fn take(engine: &mut Engine<Input>, id: Id, data: Buf) {
-    ///     let Some(input) = engine.state_mut(id) else { return };
-    ///     input.push(data);
-    ///     while let Ok(Some(line)) = input.next(&mut Lines::new(1024)) {
-    ///         println!("{}", line.len());
-    ///     }
-    ///     let rest = input.len();
-    ///     engine.charge(id, rest);
-    /// }
-    /// ```
-    pub fn charge(&mut self, id: Id, bytes: usize) -> bool {
-        let is_gone = |place: &Place<S>| place.stage >= Stage::Failing;
-        if self.table.unless_session(id).is_none_or(is_gone) {
-            return false;
-        }
-        let index = id.index();
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if bytes > 0 || self.table.active_of(index).is_some_and(|active| active.by_program > 0) {
-            self.activate(index).by_program = bytes;
-            self.recharge(index);
-            self.dirty(index);
-        }
-        true
-    }
-
     /// Sends the output of this turn, and carries out the program's requests: pauses, closes,
     /// connects, options and so on. A flush delivers no events. If it makes some, the next wait
     /// returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.look_into_inbox();
-        self.memory.end_turn();
+        self.begin_flush();
         while self.next_fresh().is_some() {
             self.send_fresh(watcher);
         }
@@ -287,8 +241,12 @@ impl<S> Engine<S> {
         self.come_again(watcher);
     }
 
-    /// Ends the charge for the output of this turn: from here on each connection is charged for it.
-    pub(crate) fn end_turns_output(&mut self) {
+    /// The beginning of a flush. From here on each connection is charged for its own output.
+    #[inline]
+    pub(crate) fn begin_flush(&mut self) {
+        if self.memory.by_program.is_changed() {
+            self.take_charges();
+        }
         self.memory.end_turn();
     }
 

@@ -24,7 +24,7 @@ use crate::parts::idle::IdleClock;
 use crate::parts::table::{
     ABORT, Active, CONNECTING, ENDED, FINISHING, FULL, PAUSED, Place, READING, THROTTLED,
 };
-use crate::parts::trim::{trim, trim_queue};
+use crate::parts::trim::{trim, trim_map, trim_queue};
 use crate::stage::{Stage, StageClock};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -178,6 +178,7 @@ impl<S> Engine<S> {
         trim(&mut self.memory.throttled);
         trim(&mut self.memory.keepers);
         trim(&mut self.memory.waiters);
+        trim_map(&mut self.memory.changes);
         trim(&mut self.told.woken);
         trim(&mut self.work.wanted);
         trim_queue(&mut self.told.queue);

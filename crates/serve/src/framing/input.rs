@@ -7,6 +7,7 @@ use std::ops::Deref;
 use windlass::{Buf, Lease};
 
 use super::{Decoder, Scan};
+use crate::memory::Charge;
 
 /// An incomplete frame stays in its lease if it is at least one part in so many of the memory that
 /// the lease keeps in use. Otherwise it is copied out.
@@ -25,6 +26,9 @@ const LEAST_GROWTH: usize = 4 << 10;
 /// After `next` has returned `None`, the input keeps at most an incomplete frame, which the limit
 /// of the decoder bounds. Its memory is at most four times its length, and 4 KiB more: a small part
 /// of a lease is copied out, because it would keep the whole swap buffer in use.
+///
+/// With a [charge](Input::charge_to), the memory that it keeps between two reads counts for its
+/// connection.
 ///
 /// If the input [is not empty](Input::is_empty) at the end of the stream, the peer has not finished
 /// a frame.
@@ -59,6 +63,8 @@ pub struct Input {
     missing: usize,
     more: VecDeque<Piece>,
     copied: u64,
+    /// Counts what it keeps, for a connection.
+    charge: Option<Charge>,
 }
 
 /// Bytes with one owner.
@@ -113,6 +119,53 @@ impl Input {
         Input::default()
     }
 
+    /// Charges what the input [keeps](Input::held_bytes) to a connection from now on, with a charge
+    /// that [`Conn::hold`](crate::Conn::hold) makes. So a peer that sends the first half of a frame
+    /// and stops does not get memory for nothing: its bytes count for the
+    /// [share](crate::memory::Budget) of the connection. They count until frames or the program
+    /// have consumed them, in whatever callback, job or thread, or until the input is dropped.
+    ///
+    /// The input counts when [`next`](Input::next) has found no frame, and after each other call
+    /// that takes bytes out or looks at them. So what comes in whole frames costs nothing, and an
+    /// input without bytes does not, either.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::framing::{Input, Lines};
+    /// use windlass_serve::{Action, Conn, Handler, Id, Origin};
+    ///
+    /// struct Lengths;
+    /// impl Handler for Lengths {
+    ///     type State = Input;
+    ///     fn opened(&mut self, c: &mut Conn<'_, Input>, _: Origin) -> Action {
+    ///         let charge = c.hold(0);
+    ///         c.state().charge_to(charge);
+    ///         Action::None
+    ///     }
+    ///     fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
+    ///         c.state().push(data);
+    ///         loop {
+    ///             let len = match c.state().next(&mut Lines::new(1 << 20)) {
+    ///                 Ok(Some(line)) => line.len(),
+    ///                 Ok(None) => return Action::None, // the rest counts for this connection
+    ///                 Err(_) => return Action::Close,
+    ///             };
+    ///             c.write(format!("{len}\n"));
+    ///         }
+    ///     }
+    ///     // Only for a server with threads, from which connections move.
+    ///     fn moved(&mut self, c: &mut Conn<'_, Input>, _from: Id) -> Action {
+    ///         let charge = c.hold(0);
+    ///         c.state().charge_to(charge);
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    pub fn charge_to(&mut self, charge: Charge) {
+        self.charge = Some(charge);
+        self.count();
+    }
+
     /// Appends the bytes of a read. Copies at most the incomplete frame in front of them. The parts
     /// of a [list](Buf::list) are appended one by one.
     pub fn push(&mut self, data: impl Into<Buf>) {
@@ -131,6 +184,7 @@ impl Input {
             self.proceed(piece);
         } else {
             self.more.push_back(piece);
+            self.count(); // the program lets frames wait
         }
     }
 
@@ -153,11 +207,19 @@ impl Input {
             let bytes = &self.front[self.scanned..];
             if bytes.is_empty() {
                 if !self.advance() {
+                    self.count();
                     return Ok(None);
                 }
                 continue;
             }
-            match decoder.scan(bytes)? {
+            let scan = match decoder.scan(bytes) {
+                Ok(scan) => scan,
+                Err(error) => {
+                    self.count();
+                    return Err(error);
+                }
+            };
+            match scan {
                 Scan::More(missing) => {
                     self.missing = missing;
                     self.scanned = self.front.len();
@@ -212,6 +274,7 @@ impl Input {
             self.front = Piece::Own(std::mem::take(&mut self.tail));
         }
         self.scanned = self.start;
+        self.count();
         &self.front[self.start..]
     }
 
@@ -227,6 +290,7 @@ impl Input {
         self.scanned = self.start;
         if self.start == self.front.len() {
             self.replace_front(Piece::default());
+            self.count();
         }
     }
 
@@ -265,6 +329,7 @@ impl Input {
                 // A frame that was consumed has left its memory.
                 self.tail = Vec::new();
                 self.replace_front(Piece::default());
+                self.count();
                 return None;
             };
             self.replace_front(next);
@@ -275,7 +340,9 @@ impl Input {
         if to == self.front.len() {
             self.tail = Vec::new();
         }
-        Some(self.cut(from, to))
+        let part = self.cut(from, to);
+        self.count();
+        Some(part)
     }
 
     /// Takes out all bytes that are not consumed, without copying them: a list, if they are in
@@ -286,6 +353,7 @@ impl Input {
         let more = std::mem::take(&mut self.more).into_iter().map(Piece::into_buf);
         self.replace_front(Piece::default());
         self.tail = Vec::new();
+        self.count();
         let mut parts: Vec<Buf> =
             std::iter::once(front).chain(more).filter(|part| !part.is_empty()).collect();
         if parts.len() > 1 { Buf::list(parts) } else { parts.pop().unwrap_or_default() }
@@ -316,6 +384,22 @@ impl Input {
         self.tail.capacity() + self.front.held_bytes() + more
     }
 
+    /// Charges what it keeps, if it has a charge.
+    #[inline]
+    fn count(&mut self) {
+        if self.charge.is_some() {
+            self.count_held();
+        }
+    }
+
+    #[inline(never)]
+    fn count_held(&mut self) {
+        let held = self.held_bytes();
+        if let Some(charge) = &mut self.charge {
+            charge.set(held);
+        }
+    }
+
     #[inline]
     fn forget_handed_out(&mut self) {
         if self.is_handed_out {
@@ -344,6 +428,7 @@ impl Input {
         if self.start == self.front.len() {
             let front = std::mem::take(&mut self.front);
             (self.start, self.scanned) = (0, 0);
+            self.count();
             return front.into_buf().slice(from..to);
         }
         match &self.front {
@@ -452,6 +537,7 @@ impl Frame<'_> {
             input.is_handed_out = false;
             let mut tail = std::mem::take(&mut input.tail);
             tail.truncate(to);
+            input.count();
             return Buf::from(tail).slice(from..);
         }
         input.cut(from, to)

@@ -38,6 +38,12 @@
 //! several pieces is assembled in memory of its own, which copies each of its bytes once. Adjacent
 //! leases are joined first, and then nothing is copied.
 //! [`Input::copied_bytes`] counts the copies.
+//!
+//! # Memory
+//!
+//! An input keeps at most an incomplete frame, which the limit of its decoder bounds. With
+//! [`Input::charge_to`], it charges what it keeps to its connection, so that the limits of the
+//! server hold for all inputs together.
 
 mod delimited;
 mod input;

@@ -73,7 +73,7 @@ impl Remote {
     ///   the write, the write is dropped, and [counted](crate::report::Counters::stale_writes).
     /// - [`Refusal::Cap`]: more than [`Limits::cap`](crate::Limits::cap) bytes would wait for it.
     /// - [`Refusal::Memory`]: the server has no memory for it. A connection above its
-    ///   [share](crate::Budget) finds none from three quarters of
+    ///   [share](crate::memory::Budget) finds none from three quarters of
     ///   [`Limits::memory`](crate::Limits::memory) on. Until its loop has the write, its entry in
     ///   the queue counts, too: less than 100 bytes.
     pub fn write(&self, id: Id, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {

@@ -134,6 +134,7 @@ impl Active {
             && !self.is_draining
             && self.limited.is_none()
             && self.by_program == 0
+            && self.by_charges == 0
             && self.kept.as_ref().is_none_or(KeptInput::is_empty)
             && self.stream.is_none()
             && self.files.is_none()
@@ -142,7 +143,8 @@ impl Active {
     /// How many bytes the connection holds, for the comparison with its share.
     pub(crate) fn holds(&self) -> u32 {
         let kept = self.kept.as_ref().map_or(0, KeptInput::bytes);
-        self.charged.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))
+        let more = kept.saturating_add_signed(self.by_charges as isize);
+        self.charged.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
     /// How many bytes of buffers waited when the engine last looked, without the corked ones.
@@ -169,7 +171,7 @@ impl Active {
         (self.since, self.cause, self.failing) = (None, None, None);
         (self.drain, self.timed, self.by_program) = (None, false, 0);
         self.is_draining = false;
-        (self.charged, self.holding) = (0, 0);
+        (self.charged, self.holding, self.by_charges) = (0, 0, 0);
         (self.stream, self.files, self.kept) = (None, None, None);
     }
 }

@@ -1,6 +1,9 @@
 //! What one loop keeps for the rule of the [budget](crate::memory).
 
-use crate::memory::Budget;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::memory::{Budget, HeldByProgram};
 use crate::words::id::Id;
 
 /// The output of a turn is charged in steps of so many bytes, or of a sixteenth of the budget if
@@ -13,6 +16,9 @@ const SMALL: usize = 4 << 10;
 
 pub(crate) struct Pressure {
     pub(crate) budget: Budget,
+    /// What the program's charges have changed, and the memory of a map of them.
+    pub(crate) by_program: Arc<HeldByProgram>,
+    pub(crate) changes: HashMap<Id, i64>,
     /// How many connections of this loop hold bytes.
     pub(crate) holders: usize,
     /// The share of a connection when the engine last looked.
@@ -43,8 +49,11 @@ pub(crate) struct Pressure {
 
 impl Pressure {
     pub(crate) fn new(budget: Budget, high: usize) -> Pressure {
+        let by_program = Arc::new(HeldByProgram::new(budget.clone()));
         let mut pressure = Pressure {
             budget,
+            by_program,
+            changes: HashMap::new(),
             holders: 0,
             share: 0,
             is_touched: false,

@@ -150,12 +150,14 @@ pub(crate) struct Active {
     pub(crate) held_bytes: usize,
     /// How many bytes are charged to the budget.
     pub(crate) charged: u32,
-    /// `charged`, and what is `kept`, when `hold` was last called.
+    /// All that counts for its share, when `hold` was last called.
     pub(crate) holding: u32,
     /// Where it stands in the list of holders of this size.
     held_at: u32,
     /// What the program has charged to it.
     pub(crate) by_program: u32,
+    /// The sum of the program's charges, which the budget has by themselves.
+    pub(crate) by_charges: i64,
     /// The bytes of its input that the program keeps in memory of the heap, or has not read from
     /// its stream. They are charged to the budget by themselves.
     pub(crate) kept: Option<KeptInput>,
@@ -585,7 +587,7 @@ impl<S> Table<S> {
     /// budget until they are dropped, and belong to no connection. Returns the same as `hold`.
     pub(crate) fn hold_nothing(&mut self, index: u32) -> isize {
         if let Some(active) = self.active_of(index) {
-            active.kept = None;
+            (active.kept, active.by_charges) = (None, 0);
         }
         self.hold(index)
     }

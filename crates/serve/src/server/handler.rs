@@ -18,6 +18,7 @@ use super::ended::{Closed, Detached};
 use crate::engine::Engine;
 use crate::handles::remote::Remote;
 use crate::handles::stream::Stream;
+use crate::memory::Charge;
 use crate::parts::writer::Writer;
 use crate::words::cause::Cause;
 use crate::words::event::Origin;
@@ -434,6 +435,14 @@ impl<S> Conn<'_, S> {
     /// has noted before: see [`Engine::charge`].
     pub fn charge(&mut self, bytes: usize) {
         self.engine.charge(self.id(), bytes);
+    }
+
+    /// A [`Charge`] of `bytes` bytes for this connection: they count until it is dropped, wherever
+    /// it is then. With 0, an [`Input`] can have it, and count what it keeps.
+    ///
+    /// [`Input`]: crate::framing::Input::charge_to
+    pub fn hold(&self, bytes: usize) -> Charge {
+        self.engine.hold(self.id(), bytes)
     }
 
     /// How many bytes of output wait, those of this turn included, and those of files not.

@@ -536,7 +536,7 @@ impl<H: Handler> ServerLoop<H> {
 
     /// As `Engine::flush`, with the callbacks around each write.
     fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.engine.end_turns_output();
+        self.engine.begin_flush();
         // The callbacks may write to any connection, also to one that was looked at already.
         loop {
             if let Some((index, amount)) = self.engine.next_fresh() {

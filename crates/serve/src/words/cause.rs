@@ -42,7 +42,7 @@ pub enum Cause {
     /// [`Limits::write_stall`](crate::Limits::write_stall).
     WriteStall,
     /// More than three quarters of [`Limits::memory`](crate::Limits::memory) were in use, and this
-    /// connection held more than its [share](crate::Budget).
+    /// connection held more than its [share](crate::memory::Budget).
     Shed,
     /// The output that waits would have exceeded [`Limits::cap`](crate::Limits::cap).
     Overflow,

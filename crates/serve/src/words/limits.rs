@@ -61,8 +61,9 @@ pub struct Limits {
     /// datagram socket, 128 bytes more count for each datagram. At most 1 GiB, default 64 MiB.
     pub cap: usize,
     /// The most bytes that may wait in all loops together: output, datagrams, data that is held
-    /// back or that the program keeps, and what it [charges](crate::Engine::charge).
-    /// [`Budget`](crate::Budget) says how they are shared out. At least 256, default 256 MiB.
+    /// back or that the program keeps, and what it [holds](crate::memory::Charge).
+    /// [`Budget`](crate::memory::Budget) says how they are shared out. At least 256, default
+    /// 256 MiB.
     pub memory: usize,
     /// How long a UDP session may hear nothing from its peer. What the session sends does not
     /// count: nothing shows that it arrives. Default 2 minutes.

@@ -13,8 +13,8 @@ pub enum Refusal {
     /// The bytes that wait for this connection would exceed its [cap](crate::Limits::cap).
     Cap,
     /// The bytes that wait in the whole server would exceed its
-    /// [memory](crate::Limits::memory), or three quarters of it: [`Budget`](crate::Budget) says who
-    /// may use the last quarter.
+    /// [memory](crate::Limits::memory), or three quarters of it:
+    /// [`Budget`](crate::memory::Budget) says who may use the last quarter.
     Memory,
     /// Too many jobs wait: [`Limits::jobs`](crate::Limits::jobs) of the connection, or
     /// [`Limits::loop_jobs`](crate::Limits::loop_jobs) of the loop.
