@@ -35,7 +35,7 @@ struct Floors {
 }
 
 /// Every crate of the workspace.
-const CRATES: [&Floors; 2] = [&CORE, &SERVE];
+const CRATES: [&Floors; 3] = [&CORE, &SERVE, &HTTP1];
 
 const CORE: Floors = Floors {
     home: "",
@@ -115,6 +115,21 @@ const SERVE: Floors = Floors {
     own: None,
     apart: None,
     least: 80,
+};
+
+const HTTP1: Floors = Floors {
+    home: "crates/http1",
+    layers: &[
+        ("words", &["bytes", "words", "limits", "error"]),
+        ("parts", &["scan", "head::fields", "head::target"]),
+        ("heads", &["head"]),
+        ("both ways", &["decode", "encode"]),
+    ],
+    folders: &[],
+    upward: &[],
+    own: None,
+    apart: None,
+    least: 40,
 };
 
 /// The modules of the core, as `Floors` has them.
@@ -296,6 +311,27 @@ fn every_module_has_a_place() {
         let (new, gone): (Vec<_>, Vec<_>) = (new.collect(), gone.collect());
         assert!(new.is_empty(), "{}: modules without a place: {new:?}", floors.home);
         assert!(gone.is_empty(), "{}: places without a module: {gone:?}", floors.home);
+    }
+}
+
+/// Codecs, which work on bytes: without I/O, clock, randomness, unsafe code, and other members.
+const CODECS: [&str; 1] = ["crates/http1"];
+
+#[test]
+fn codecs_need_no_other_member() {
+    for home in CODECS {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(home);
+        let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("a manifest");
+        assert!(!manifest.contains("path ="), "{home} depends on another member");
+        let lib = std::fs::read_to_string(root.join("src/lib.rs")).expect("a root");
+        assert!(lib.contains("#![forbid(unsafe_code)]"), "{home}");
+        let floors = CRATES.iter().find(|floors| floors.home == home).expect("its floors");
+        for file in floors.sources() {
+            for name in ["std::io", "std::net::Tcp", "std::time", "std::thread", "windlass::"] {
+                let has = file.text.contains(name);
+                assert!(!has, "{home}: {} has {name}", file.path.display());
+            }
+        }
     }
 }
 

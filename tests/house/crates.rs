@@ -16,21 +16,32 @@ pub(super) struct Rules {
     parts: (&'static str, &'static str, usize),
     /// Modules with a file beside their folder.
     beside: &'static [&'static str],
+    /// At least so many functions are seen, or the search is broken.
+    functions: usize,
 }
 
 /// Every crate of the workspace.
-pub(super) const CRATES: [Rules; 2] = [
+pub(super) const CRATES: [Rules; 3] = [
     Rules {
         home: "",
         root_types: 32,
         parts: ("proactor/mod.rs", "pub struct Proactor<K: Kernel> {", 12),
         beside: &[],
+        functions: 300,
     },
     Rules {
         home: "crates/serve",
         root_types: 24,
         parts: ("engine/mod.rs", "pub struct Engine<S> {", 12),
         beside: &["log.rs", "server/loops.rs"],
+        functions: 300,
+    },
+    Rules {
+        home: "crates/http1",
+        root_types: 20,
+        parts: ("head/request.rs", "pub struct RequestHead {", 12),
+        beside: &[],
+        functions: 100,
     },
 ];
 
@@ -287,7 +298,11 @@ fn files_and_functions_are_short() {
                 }
             }
         }
-        assert!(count > 300, "{}: the search finds nothing any more: {count}", rules.home);
+        assert!(
+            count > rules.functions,
+            "{}: the search finds nothing any more: {count}",
+            rules.home
+        );
         assert!(long.is_empty(), "{}: {}", rules.home, long.join("\n"));
     }
 }

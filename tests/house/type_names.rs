@@ -25,7 +25,8 @@ const TWINS: [(&str, [&str; 2], &str); 10] = [
 
 /// Names that two crates have, each for its own: as the settings of a driver and of an engine are
 /// both `Config`. None of them has two files in one crate.
-const BETWEEN: [&str; 28] = [
+const BETWEEN: [&str; 34] = [
+    "Asked",
     "Chunk",
     "Closed",
     "Config",
@@ -34,11 +35,15 @@ const BETWEEN: [&str; 28] = [
     "Ends",
     "Engine",
     "Error",
+    "Event",
+    "Field",
+    "Fields",
     "Files",
     "Inbox",
     "Job",
     "Jobs",
     "Stage",
+    "Step",
     "Kind",
     "Limits",
     "Link",
@@ -54,6 +59,7 @@ const BETWEEN: [&str; 28] = [
     "Submitted",
     "Table",
     "Target",
+    "Version",
 ];
 
 /// Names of several types of one crate, which have to become different.

@@ -1,0 +1,248 @@
+//! The fields of a head or of trailers, as offsets, and what some of them say.
+//!
+//! # Why
+//!
+//! The fields that decide about framing are looked at in the pass that stores the offsets, once.
+//! The same pass sees what httparse lets through: a bare LF.
+
+use std::ops::Range;
+
+use crate::bytes::{elements, is_token};
+use crate::error::Rule;
+
+/// A field, as offsets into the bytes that were decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Field {
+    name: u32,
+    name_len: u32,
+    value: u32,
+    value_len: u32,
+}
+
+impl Field {
+    /// Where the name is.
+    pub fn name(&self) -> Range<usize> {
+        self.name as usize..self.name as usize + self.name_len as usize
+    }
+
+    /// Where the value is, without the white space around it.
+    pub fn value(&self) -> Range<usize> {
+        self.value as usize..self.value as usize + self.value_len as usize
+    }
+}
+
+/// Memory for the fields of one head.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    table: Box<[Field]>,
+    len: usize,
+}
+
+impl Fields {
+    pub(crate) fn new(most: usize) -> Fields {
+        Fields { table: vec![Field::default(); most].into(), len: 0 }
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn all(&self) -> &[Field] {
+        &self.table[..self.len]
+    }
+
+    /// Stores what httparse has found in `bytes`, and looks at the end of each line.
+    ///
+    /// `each` gets the number of a field, its name and its value, if a name that matters has the
+    /// same length.
+    #[inline]
+    pub(crate) fn store<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        found: &[httparse::Header<'b>],
+        mut each: impl FnMut(u16, &'b [u8], &'b [u8]) -> Result<(), Rule>,
+    ) -> Result<(), Rule> {
+        let base = bytes.as_ptr().addr();
+        let at = |part: &[u8]| part.as_ptr().addr().wrapping_sub(base);
+        let mut ends = true;
+        self.len = found.len();
+        for (number, (field, header)) in self.table.iter_mut().zip(found).enumerate() {
+            let (name, value) = (header.name.as_bytes(), header.value);
+            let start = at(name);
+            // The byte in front of a name is an LF, or there is none in front of the first trailer.
+            ends &= start == 0 || bytes.get(start.wrapping_sub(2)) == Some(&b'\r');
+            *field = Field {
+                name: start as u32,
+                name_len: name.len() as u32,
+                value: at(value) as u32,
+                value_len: value.len() as u32,
+            };
+            if name.len() < 32 && KNOWN_LENGTHS & 1 << name.len() != 0 {
+                each(number as u16, name, value)?;
+            }
+        }
+        if ends && bytes.ends_with(b"\r\n\r\n") { Ok(()) } else { Err(Rule::LineEnd) }
+    }
+
+    /// The values of all fields with this name. Names have no case.
+    pub(crate) fn values<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let is = move |field: &&Field| {
+            let own = bytes.get(field.name()).unwrap_or(b"");
+            own.eq_ignore_ascii_case(name.as_bytes())
+        };
+        self.all().iter().filter(is).map(|field| bytes.get(field.value()).unwrap_or(b""))
+    }
+
+    /// Names and values, in their order.
+    pub(crate) fn pairs<'a>(
+        &'a self,
+        bytes: &'a [u8],
+    ) -> impl ExactSizeIterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        self.all().iter().map(|field| {
+            let name = bytes.get(field.name()).unwrap_or(b"");
+            let value = bytes.get(field.value()).unwrap_or(b"");
+            (std::str::from_utf8(name).unwrap_or(""), value)
+        })
+    }
+}
+
+/// Lengths of names that decide about a message, as bits.
+const KNOWN_LENGTHS: u32 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 14 | 1 << 17;
+
+/// No field.
+const NONE: u16 = u16::MAX;
+
+/// What the fields of a head say about the message and the connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meaning {
+    pub(crate) length: Option<u64>,
+    /// The first field of this name, or [`NONE`].
+    host: u16,
+    upgrade: u16,
+    pub(crate) is_chunked: bool,
+    pub(crate) closes: bool,
+    pub(crate) keeps_alive: bool,
+    upgrades: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) is_other_expected: bool,
+    pub(crate) takes_trailers: bool,
+}
+
+impl Meaning {
+    pub(crate) const NOTHING: Meaning = Meaning {
+        length: None,
+        host: NONE,
+        upgrade: NONE,
+        is_chunked: false,
+        closes: false,
+        keeps_alive: false,
+        upgrades: false,
+        expects_continue: false,
+        is_other_expected: false,
+        takes_trailers: false,
+    };
+
+    /// The number of the Host field.
+    pub(crate) fn host(&self) -> Option<usize> {
+        (self.host != NONE).then_some(self.host.into())
+    }
+
+    /// The number of the first Upgrade field, if Connection names it.
+    pub(crate) fn upgrade(&self) -> Option<usize> {
+        (self.upgrade != NONE && self.upgrades).then_some(self.upgrade.into())
+    }
+
+    /// Looks at a field.
+    #[inline]
+    pub(crate) fn see(&mut self, number: u16, name: &[u8], value: &[u8]) -> Result<(), Rule> {
+        match (name.len(), name[0] | 0x20) {
+            (4, b'h') if name.eq_ignore_ascii_case(b"host") => {
+                if self.host != NONE {
+                    return Err(Rule::HostRepeated);
+                }
+                self.host = number;
+            }
+            (10, b'c') if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
+            (14, b'c') if name.eq_ignore_ascii_case(b"content-length") => {
+                if self.length.is_some() {
+                    return Err(Rule::LengthRepeated);
+                }
+                let number = crate::bytes::decimal(value).ok_or(Rule::LengthInvalid)?;
+                self.length = Some(number.ok_or(Rule::BodyTooLong)?);
+            }
+            (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if self.is_chunked {
+                    return Err(Rule::CodingRepeated);
+                }
+                is_chunked(value)?;
+                self.is_chunked = true;
+            }
+            (6, b'e') if name.eq_ignore_ascii_case(b"expect") => {
+                let is_known = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_continue |= is_known;
+                self.is_other_expected |= !is_known;
+            }
+            (7, b'u') if name.eq_ignore_ascii_case(b"upgrade") && self.upgrade == NONE => {
+                self.upgrade = number;
+            }
+            (2, b't') if name.eq_ignore_ascii_case(b"te") => {
+                let is_trailers = |element: &[u8]| element.eq_ignore_ascii_case(b"trailers");
+                self.takes_trailers |= elements(value).any(is_trailers);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in elements(value) {
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrades |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+}
+
+/// Whether this Transfer-Encoding is `chunked`, and what is wrong with it if not.
+fn is_chunked(value: &[u8]) -> Result<(), Rule> {
+    let is = |element: &[u8]| element.eq_ignore_ascii_case(b"chunked");
+    if is(value) {
+        return Ok(());
+    }
+    // An empty element, as in `chunked,`: the grammar has it, and some readers do not.
+    let count = value.split(|byte| *byte == b',').count();
+    if elements(value).count() != count || !elements(value).all(is_coding) {
+        return Err(Rule::CodingNotChunked);
+    }
+    match elements(value).filter(|element| is(element)).count() {
+        2.. => Err(Rule::CodingRepeated),
+        1 if elements(value).last().is_some_and(is) => Err(Rule::CodingUnknown),
+        _ => Err(Rule::CodingNotChunked),
+    }
+}
+
+/// Whether it is a token, perhaps with parameters.
+fn is_coding(element: &[u8]) -> bool {
+    is_token(element.split(|byte| *byte == b';').next().unwrap_or(b""))
+}
+
+/// Whether a field must not come as a trailer: it would change the framing, the route or the
+/// connection behind the back of those who have read the head (RFC 9110, 6.5.1).
+pub(crate) fn is_no_trailer(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 9] = [
+        b"te",
+        b"host",
+        b"expect",
+        b"upgrade",
+        b"trailer",
+        b"connection",
+        b"content-length",
+        b"transfer-encoding",
+        b"keep-alive",
+    ];
+    NAMES.iter().any(|other| name.eq_ignore_ascii_case(other))
+}
