@@ -305,7 +305,7 @@ impl Record<'_> {
             | LogEvent::Throttled { id, .. }
             | LogEvent::OptionRefused { id, .. }
             | LogEvent::JobFailed { id, .. } => Some(id),
-            LogEvent::Panicked { id, .. } => id,
+            LogEvent::Panicked { id, .. } | LogEvent::TlsFailed { id, .. } => id,
             _ => None,
         }
     }

@@ -28,6 +28,9 @@ use crate::words::proxy::Versions;
 /// How long a listener that has failed waits before it accepts again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Why a datagram socket is refused that is to encrypt.
+pub(crate) const NO_TLS: &str = "a datagram socket has no TLS";
+
 /// The most listeners of an engine.
 const MOST_LISTENERS: usize = 1 << 16;
 
@@ -345,6 +348,10 @@ impl<S> Engine<S> {
         match watcher.submit(Op::accept(source).multishot().token(token)) {
             Ok(_) => {}
             Err(refused) if refused.reason == Reason::Unsupported => {
+                if door.is_some_and(|door| door.tls.is_some()) {
+                    watcher.abort(source);
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, NO_TLS));
+                }
                 return self.receive_from(watcher, source, self.config.udp_sessions);
             }
             Err(refused) => {

@@ -42,7 +42,7 @@ mod handshake;
 pub(crate) mod jobs;
 mod limit;
 mod linger;
-mod listener;
+pub(crate) mod listener;
 mod moves;
 mod options;
 mod output;

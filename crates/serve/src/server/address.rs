@@ -51,6 +51,8 @@ pub(crate) struct Listen {
     pub(crate) proxy: Option<Versions>,
     /// The TLS of its connections.
     pub(crate) tls: Option<Tls>,
+    /// The address, if its scheme says that its connections have TLS.
+    pub(crate) wants_tls: Option<String>,
 }
 
 /// An error that names the address.
@@ -61,7 +63,8 @@ pub(super) fn wrong(text: &str, why: &str) -> io::Error {
 impl Listen {
     /// At a place that no other listener shares.
     pub(crate) fn at(place: Place) -> Listen {
-        Listen { place, reuse_port: false, sessions: None, proxy: None, tls: None }
+        let (reuse_port, sessions, proxy, tls) = (false, None, None, None);
+        Listen { place, reuse_port, sessions, proxy, tls, wants_tls: None }
     }
 
     /// What another loop listens at, if it does not share the port.
@@ -111,10 +114,14 @@ impl Listen {
                 _ => return Err(wrong(text, "the settings are reuseport, sessions and proxy")),
             }
         }
+        let wants_tls = matches!(scheme, "tls" | "tls4" | "tls6").then(|| text.to_owned());
+        if wants_tls.is_some() && cfg!(not(feature = "tls")) {
+            return Err(wrong(text, "windlass-serve was built without its feature tls"));
+        }
         let place = match scheme {
-            "tcp" => Place::Tcp(resolve(text, address, |_| true)?),
-            "tcp4" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv4)?),
-            "tcp6" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv6)?),
+            "tcp" | "tls" => Place::Tcp(resolve(text, address, |_| true)?),
+            "tcp4" | "tls4" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv4)?),
+            "tcp6" | "tls6" => Place::Tcp(resolve(text, address, SocketAddr::is_ipv6)?),
             "udp" => Place::Udp(resolve(text, address, |_| true)?),
             "udp4" => Place::Udp(resolve(text, address, SocketAddr::is_ipv4)?),
             "udp6" => Place::Udp(resolve(text, address, SocketAddr::is_ipv6)?),
@@ -122,11 +129,12 @@ impl Listen {
             "unix" if reuse_port => return Err(wrong(text, "a Unix path cannot be shared")),
             "unix" => Place::Unix(PathBuf::from(address)),
             _ => {
-                let known = "the schemes are tcp, tcp4, tcp6, udp, udp4, udp6, unix and fd";
+                let known = "the schemes are tcp, tcp4, tcp6, tls, tls4, tls6, udp, udp4, udp6, \
+                             unix and fd";
                 return Err(wrong(text, known));
             }
         };
-        Ok(Listen { place, reuse_port, sessions, proxy, tls: None })
+        Ok(Listen { place, reuse_port, sessions, proxy, tls: None, wants_tls })
     }
 }
 
@@ -208,6 +216,21 @@ mod tests {
         }
         let unix = Listen::parse("unix:///run/echo").unwrap();
         assert!(matches!(unix.place, Place::Unix(path) if path == Path::new("/run/echo")));
+    }
+
+    #[test]
+    fn only_some_schemes_want_tls() {
+        if cfg!(feature = "tls") {
+            assert_eq!(tcp("tls://127.0.0.1:443"), ["127.0.0.1:443"]);
+            assert_eq!(tcp("tls4://:443?reuseport=true"), ["0.0.0.0:443"]);
+            assert_eq!(tcp("tls6://[::1]:443?proxy=v2"), ["[::1]:443"]);
+            let listen = Listen::parse("tls://:443").unwrap();
+            assert_eq!(listen.wants_tls.as_deref(), Some("tls://:443"));
+        } else {
+            let error = Listen::parse("tls://:443").unwrap_err();
+            assert!(error.to_string().contains("without its feature tls"), "{error}");
+        }
+        assert_eq!(Listen::parse("tcp://:443").unwrap().wants_tls, None);
     }
 
     #[test]

@@ -79,6 +79,8 @@ use crate::words::limits::Limits;
 pub struct Server<F> {
     make: F,
     listens: Vec<Listen>,
+    /// Where those begin that the last call has added.
+    last: usize,
     config: Config,
     limits: Option<Limits>,
     builder: Builder,
@@ -118,6 +120,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
         Server {
             make,
             listens: Vec::new(),
+            last: 0,
             config: Config::default(),
             limits: None,
             builder: Watcher::builder(),
@@ -132,9 +135,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     }
 
     /// Adds an address: `SCHEME://HOST:PORT`, or `unix://PATH`. The schemes are `tcp`, `tcp4`,
-    /// `tcp6`, `udp`, `udp4` and `udp6`. Without a port the system chooses one:
-    /// [`Handler::serving`] is told which. This call looks the host up, and blocks meanwhile. If
-    /// the host has several addresses, the server listens at the first one that it can bind.
+    /// `tcp6`, `udp`, `udp4` and `udp6`. With the feature `tls` there are also `tls`, `tls4` and
+    /// `tls6`: TCP ports that need the call of `Server::tls`. Without a port the system chooses
+    /// one: [`Handler::serving`] is told which. This call looks the host up, and blocks meanwhile.
+    /// If the host has several addresses, the server listens at the first one that it can bind.
     ///
     /// | suffix | what it does |
     /// |---|---|
@@ -182,21 +186,25 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// On Windows, `?reuseport=true` fails there with `Unsupported`. On every system `?proxy=v1`
     /// and the like fail there with `InvalidInput` without [`Config::proxy`], which lists the
     /// networks of the proxies, and with one that lists none.
-    pub fn listen(mut self, address: &str) -> io::Result<Server<F>> {
-        match address.strip_prefix("fd://") {
-            Some(number) => self.listens.extend(inherited::listens(address, number)?),
-            None => self.listens.push(Listen::parse(address)?),
-        }
-        Ok(self)
+    pub fn listen(self, address: &str) -> io::Result<Server<F>> {
+        Ok(match address.strip_prefix("fd://") {
+            Some(number) => self.add(inherited::listens(address, number)?),
+            None => self.add([Listen::parse(address)?]),
+        })
+    }
+
+    fn add(mut self, listens: impl IntoIterator<Item = Listen>) -> Server<F> {
+        self.last = self.listens.len();
+        self.listens.extend(listens);
+        self
     }
 
     /// Adds a listener that the program has made, or a bound datagram socket. The first loop serves
     /// it. The server makes it non-blocking, and leaves it so: other processes may have it, too. If
     /// the descriptor is neither, [`run`](Server::run) or [`start_on`](Server::start_on)
     /// fails.
-    pub fn listener(mut self, listener: impl Into<Handle>) -> Server<F> {
-        self.listens.push(Listen::at(Place::Listener(listener.into())));
-        self
+    pub fn listener(self, listener: impl Into<Handle>) -> Server<F> {
+        self.add([Listen::at(Place::Listener(listener.into()))])
     }
 
     /// Adds a listener for each loop, or a bound datagram socket: `make` makes it when the server
@@ -235,15 +243,16 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// [`start_on`](Server::start_on). If the descriptor is neither a listener nor a datagram
     /// socket, they fail, too.
     pub fn listeners<T: Into<Handle>>(
-        mut self,
+        self,
         make: impl Fn(usize) -> io::Result<T> + Send + Sync + 'static,
     ) -> Server<F> {
         let make = Make(Arc::new(move |index| make(index).map(Into::into)));
-        self.listens.push(Listen::at(Place::Made(make)));
-        self
+        self.add([Listen::at(Place::Made(make))])
     }
 
-    /// Encrypts the connections of the address that was added last, or of the listener.
+    /// Encrypts the connections of the address that was added last, or of the listener. After
+    /// `fd://`, those of all descriptors. A `tls://` address needs this call: without it, the
+    /// server does not start. A datagram socket has no TLS: the server does not start, either.
     ///
     /// ```no_run
     /// use windlass_serve::Server;
@@ -253,7 +262,7 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// # impl Handler for Echo { type State = (); }
     /// let tls = Tls::pem("cert.pem", "key.pem")?;
     /// let server = Server::new(|_loop| Echo);
-    /// let server = server.listen("tcp://0.0.0.0:443")?.tls(tls).listen("tcp://0.0.0.0:80")?;
+    /// let server = server.listen("tls://0.0.0.0:443")?.tls(tls).listen("tcp://0.0.0.0:80")?;
     /// # let _ = server;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -262,15 +271,16 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// If no address was added before.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Server<F> {
-        self.listens.last_mut().expect("an address").tls = Some(tls);
+        let listens = &mut self.listens[self.last..];
+        assert!(!listens.is_empty(), "an address comes first");
+        listens.iter_mut().for_each(|listen| listen.tls = Some(tls.clone()));
         self
     }
 
     /// Lets the server run without an address: for connections that it
     /// [makes](Engine::connect), or that [another server](Engine::overflow_to) gives it.
-    pub fn without_listener(mut self) -> Server<F> {
-        self.listens.push(Listen::at(Place::Nowhere));
-        self
+    pub fn without_listener(self) -> Server<F> {
+        self.add([Listen::at(Place::Nowhere)])
     }
 
     /// Sets the number of loops. Default [`Loops::One`].

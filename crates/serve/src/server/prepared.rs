@@ -15,6 +15,7 @@ use super::loops::ServerLoop;
 use super::signals::LoopSignals;
 use crate::engine::Engine;
 use crate::engine::balance::Balancer;
+use crate::engine::listener::NO_TLS;
 use crate::handles::remote::Remote;
 use crate::memory::Budget;
 use crate::parts::cipher::Tls;
@@ -94,6 +95,11 @@ impl<S: Default + 'static> Prepared<S> {
         watcher: &mut Watcher<D>,
         listen: Listen,
     ) -> io::Result<()> {
+        if let (Some(address), None) = (&listen.wants_tls, &listen.tls) {
+            return Err(invalid(&format!(
+                "{address}: Server::tls has to follow, with a certificate"
+            )));
+        }
         let options = ListenOptions::default().reuse_port(listen.reuse_port);
         self.keeps.push(match listen.place {
             Place::Made(_) => Keeps::Always,
@@ -117,6 +123,7 @@ impl<S: Default + 'static> Prepared<S> {
                 }
                 Err(last)
             }
+            Place::Udp(_) if listen.tls.is_some() => Err(invalid(NO_TLS)),
             Place::Udp(addresses) => {
                 let options = DatagramOptions::default().reuse_port(listen.reuse_port);
                 let sessions = listen.sessions.unwrap_or(self.engine.has_udp_sessions());

@@ -187,7 +187,7 @@ fn again(addresses: &[Address], shared: &[Sharing]) -> Vec<Listen> {
             (_, Sharing::No(listen)) => return listen.again(),
             _ => return Listen::at(Place::Nowhere),
         };
-        Listen { place, reuse_port: true, sessions, proxy, tls }
+        Listen { reuse_port: true, sessions, proxy, tls, ..Listen::at(place) }
     };
     shared.iter().map(listen).collect()
 }
