@@ -108,6 +108,24 @@ impl<S> Engine<S> {
             && self.entrance.transports.session(index).is_some_and(|session| session.has_output())
     }
 
+    /// What the peer gets before a limit ends its connection: `close_notify`, because it has all
+    /// output. `None` without TLS, and where the peer must not take the end for an orderly one:
+    /// behind an abort, a panic or a failure.
+    pub(crate) fn last_words(&mut self, index: u32, cause: Cause) -> Option<Buf> {
+        if self.table.place(index).flags & CODED == 0 {
+            return None;
+        }
+        let cause = self.table.active_of(index).and_then(|active| active.cause).unwrap_or(cause);
+        if !matches!(cause, Cause::Idle | Cause::TooSlow | Cause::ReadTimeout) {
+            return None;
+        }
+        let session = self.entrance.transports.session(index)?;
+        let mut out = Vec::new();
+        session.close();
+        session.take_output(&mut out);
+        (!out.is_empty()).then(|| out.into())
+    }
+
     /// Says `close_notify`, before the output of a connection is shut down.
     pub(crate) fn say_end<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);

@@ -103,7 +103,7 @@ impl<S> Engine<S> {
         let source = place.source;
         let was_not_seen = place.stage == Stage::Handshake && cause != Cause::Eof;
         let has_unsent = queued > 0 || self.table.active_of(index).is_some_and(|a| unsent(a));
-        self.close_now(watcher, index, source, has_unsent || was_not_seen);
+        self.close_now(watcher, index, source, has_unsent || was_not_seen, cause);
         self.end_connection(watcher, index, cause, queued);
     }
 
@@ -140,9 +140,9 @@ impl<S> Engine<S> {
         if !is_known && let Some(failing) = &active.failing {
             active.unsent = failing.most;
         }
-        let (unsent, cause) = (active.unsent, active.cause);
-        self.close_now(watcher, index, source, unsent > 0);
-        self.end_connection(watcher, index, cause.unwrap_or(Cause::Aborted), 0);
+        let (unsent, cause) = (active.unsent, active.cause.unwrap_or(Cause::Aborted));
+        self.close_now(watcher, index, source, unsent > 0, cause);
+        self.end_connection(watcher, index, cause, 0);
     }
 
     /// Closes the socket of a connection, and the file that it sends.
@@ -152,9 +152,14 @@ impl<S> Engine<S> {
         index: u32,
         source: Source,
         resets: bool,
+        cause: Cause,
     ) {
         if resets {
             reset_at_close(watcher, source);
+        } else if let Some(end) = self.last_words(index, cause) {
+            self.table.place_mut(index).source = Source::NONE;
+            watcher.cancel_all(source);
+            return self.say_last(watcher, source, end);
         }
         watcher.abort(source);
         if self.files_of(index).is_some() {
