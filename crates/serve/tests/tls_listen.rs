@@ -13,11 +13,12 @@ use std::io;
 use common::{Bench, Harness, bench};
 use tls::{Authority, noon};
 use two::{Two, quiet};
-use windlass::net::{DatagramOptions, ListenOptions};
-use windlass::{Address, Buf, Source};
+use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions};
+use windlass::{Address, Buf, Completions, Done, Op, Source};
+use windlass_serve::modes::IoMode;
 use windlass_serve::net::Proxy;
 use windlass_serve::tls::{Error, Provider, Session, Tls, TlsClient};
-use windlass_serve::{Action, Cause, Conn, Context, Handler, Server};
+use windlass_serve::{Action, Cause, Config, Conn, Context, Engine, Handler, Server};
 
 every_driver! {
     a_listener_of_an_engine_encrypts_what_it_accepts_from_now_on
@@ -26,6 +27,7 @@ every_driver! {
     a_listener_of_another_thread_encrypts_from_its_first_connection_on
     a_tls_address_needs_a_certificate
     a_datagram_socket_that_is_to_encrypt_is_refused
+    a_farewell_of_the_next_server_is_no_plain_text
 }
 
 /// A server's settings for `localhost` by this authority, and the number of its certificate.
@@ -162,7 +164,7 @@ fn a_tls_address_needs_a_certificate<T: Harness>() {
     let server = || Server::new(|_| Ends).listen("tls://127.0.0.1:0").unwrap();
     let plain = server().listen("tcp://127.0.0.1:0").unwrap().tls(tls.clone());
     let mut watcher = T::watcher(windlass::Watcher::builder());
-    let error = plain.start_on(&mut watcher).err().expect("it does not start");
+    let error = plain.start_on(&mut watcher).expect_err("it does not start");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().starts_with("tls://127.0.0.1:0: Server::tls"), "{error}");
     assert_eq!(watcher.counters().sources, 0);
@@ -179,12 +181,68 @@ fn a_datagram_socket_that_is_to_encrypt_is_refused<T: Harness>() {
     let new = || Server::new(|_| Ends);
     let servers = [new().listen("udp://127.0.0.1:0").unwrap(), new().listener(socket)];
     for server in servers {
-        let error =
-            server.tls(tls.clone()).start_on(&mut watcher).err().expect("it does not start");
+        let error = server.tls(tls.clone()).start_on(&mut watcher).expect_err("it does not start");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
         assert_eq!(error.to_string(), "a datagram socket has no TLS");
         assert_eq!(watcher.counters().sources, 0);
     }
+}
+
+/// The door of a listener travels with a connection for which there is no room.
+fn a_farewell_of_the_next_server_is_no_plain_text<T: Harness>() {
+    let config = quiet().limits(quiet().limits.connections(1)).farewell(b"full");
+    let mut watcher = T::watcher(windlass::Watcher::builder());
+    let (mut first, mut other) = (Engine::<()>::new(config), Engine::<()>::new(config));
+    let local = ([127, 0, 0, 1], 0);
+    first.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+    assert!(first.encrypt_listener(0, of(&Authority::new("the root of a test"))));
+    first.overflow_to(other.remote(&mut watcher));
+    let address = watcher.local_address(first.listeners()[0]).unwrap();
+    let options = ConnectOptions::default().token(1);
+    for _ in 0..4 {
+        watcher.connect([address.clone()], options).unwrap();
+    }
+    let (mut done, mut over) = (Completions::new(), 0);
+    while over < 2 {
+        watcher.wait(&mut done).unwrap();
+        for completion in done.drain(..) {
+            let rest = first.complete(&mut watcher, completion);
+            let rest = rest.and_then(|rest| other.complete(&mut watcher, rest));
+            let Some(rest) = rest else { continue };
+            match rest.result {
+                Ok(Done::Connected(_)) => {
+                    watcher.submit(Op::read(rest.source).token(1)).unwrap();
+                }
+                Ok(Done::Read(data)) => {
+                    assert!(data.is_empty(), "{data:?}");
+                    over += 1;
+                }
+                Ok(_) => {}
+                Err(_) => over += 1,
+            }
+        }
+        while first.next_event(&mut watcher).is_some() {}
+        while other.next_event(&mut watcher).is_some() {}
+        first.flush(&mut watcher);
+        other.flush(&mut watcher);
+    }
+    assert_eq!((first.counters().passed_on, other.counters().refused), (3, 2));
+}
+
+#[test]
+fn a_thread_too_many_says_no_plain_text() {
+    let tls = of(&Authority::new("the root of a test"));
+    let server = Server::new(|_| Encrypts(None)).io_mode(IoMode::Blocking { threads: 1 });
+    let server = server.config(Config::new().farewell(b"full"));
+    let running = server.listen("tls://127.0.0.1:0").unwrap().tls(tls).start().unwrap();
+    let at = running.addresses()[0].ip().unwrap();
+    // Its handshake waits on the only thread.
+    let _first = std::net::TcpStream::connect(at).unwrap();
+    let mut second = std::net::TcpStream::connect(at).unwrap();
+    let mut heard = Vec::new();
+    let _ = io::Read::read_to_end(&mut second, &mut heard); // an end, or a reset
+    assert!(heard.is_empty(), "{heard:?}");
+    drop(running);
 }
 
 #[test]

@@ -218,12 +218,10 @@ impl<D: Driver> Two<D> {
                 },
                 Event::Opened { id, .. } => self.server_opened.push(id),
                 Event::Eof { id } => self.server_eofs.push(id),
-                Event::Data { id, data } => {
-                    if self.server.tls(id).is_some() {
-                        self.served.extend_from_slice(&data);
-                        if self.echoes {
-                            self.server.write(id, data).unwrap();
-                        }
+                Event::Data { id, data } if self.server.tls(id).is_some() => {
+                    self.served.extend_from_slice(&data);
+                    if self.echoes {
+                        self.server.write(id, data).unwrap();
                     }
                 }
                 Event::Closed { cause, phase, unsent, tls_error, .. } => {
