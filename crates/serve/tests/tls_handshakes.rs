@@ -10,14 +10,16 @@ mod peer;
 mod tls;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Bench, Harness, PATIENCE, bench};
 use peer::Peer;
 use windlass::sim::{Faults, Sim};
 use windlass::{Buf, Builder, Source, Watcher};
-use windlass_serve::report::Handshakes;
-use windlass_serve::tls::{Provider, Session, Tls, TlsClient};
+use windlass_serve::report::TlsHandshakes;
+use windlass_serve::tls::{Handshakes, Provider, Session, Tls, TlsClient};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Server,
 };
@@ -25,6 +27,8 @@ use windlass_serve::{
 every_kernel! {
     a_flood_holds_up_no_established_connection
     every_handshake_has_an_end
+    workers_answer_off_the_loop
+    workers_answer_a_flood
 }
 
 /// A simulated network that behaves, and is no slower than a turn of the loop.
@@ -38,6 +42,8 @@ impl<const COMPLETES: bool> Harness for Busy<COMPLETES> {
         let sim = Sim::new(1);
         sim.set_completing(COMPLETES);
         sim.set_turn(Duration::from_millis(1));
+        // Some jobs take longer than the handshakes may that have a limit.
+        sim.set_job_time(Duration::from_secs(20));
         sim.set_faults(Faults { latency: Duration::ZERO, ..Faults::none() });
         Watcher::simulated_with(&sim, builder.config())
     }
@@ -65,6 +71,8 @@ simulated! {
     a_flight_that_has_waited_too_long_is_refused
     a_peer_that_has_gone_costs_one_answer
     a_shutdown_ends_handshakes_that_wait
+    a_flight_that_a_worker_answers_too_late_is_refused
+    a_connection_that_ends_drops_its_flight
 }
 
 /// An echo.
@@ -96,14 +104,28 @@ type Served<T> = Bench<<T as Harness>::Driver, Echo>;
 
 /// A server whose first address has TLS, and whose second one has none.
 fn serve<T: Harness>(limits: Limits) -> (Served<T>, TlsClient) {
+    serve_on::<T>(Handshakes::Loop, limits, || {})
+}
+
+/// The same. `looks` is called in each handshake, on its thread.
+fn serve_on<T: Harness>(
+    on: Handshakes,
+    limits: Limits,
+    looks: impl Fn() + Send + Sync + 'static,
+) -> (Served<T>, TlsClient) {
     let (_, server, client) = tls::settings(Provider::Ring);
-    let (tls, client): (Tls, TlsClient) = (server.build().unwrap(), client.build().unwrap());
+    let clock = move || {
+        looks();
+        tls::noon()
+    };
+    let tls: Tls = server.handshakes(on).clock(clock).build().unwrap();
+    let client: TlsClient = client.handshakes(on).build().unwrap();
     let server = Server::new(|_| Echo::default()).config(Config::new().limits(limits.idle(None)));
     let server = server.listen("tcp://127.0.0.1:0").unwrap().tls(tls);
     (bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap()), client)
 }
 
-fn handshakes<T: Harness>(b: &mut Served<T>) -> Handshakes {
+fn handshakes<T: Harness>(b: &mut Served<T>) -> TlsHandshakes {
     b.running.report().counters.handshakes
 }
 
@@ -290,7 +312,15 @@ fn a_shutdown_ends_handshakes_that_wait<T: Harness>() {
 }
 
 fn every_handshake_has_an_end<T: Harness>() {
-    let (mut b, tls) = serve::<T>(Limits::new().handshakes_waiting(8));
+    ends::<T>(Handshakes::Loop);
+}
+
+fn workers_answer_a_flood<T: Harness>() {
+    ends::<T>(Handshakes::Workers);
+}
+
+fn ends<T: Harness>(on: Handshakes) {
+    let (mut b, tls) = serve_on::<T>(on, Limits::new().handshakes_waiting(8), || {});
     let mut peers: Vec<Peer> = (0..60).map(|_| Peer::new(&mut b, &tls)).collect();
     let silent: Vec<Source> = (0..5).map(|_| b.connect()).collect();
     let wild: Vec<Source> = (0..5).map(|_| b.connect()).collect();
@@ -317,4 +347,61 @@ fn every_handshake_has_an_end<T: Harness>() {
     peers[open].until(&mut b, "it is echoed", until);
     Peer::open(&mut b, &tls);
     b.until("it is counted", |b| handshakes::<T>(b).resumed == 1);
+}
+
+fn workers_answer_off_the_loop<T: Harness>() {
+    let here = std::thread::current().id();
+    let looks = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let counts = Arc::clone(&looks);
+    let look = move || {
+        let is_here = std::thread::current().id() == here;
+        let count = if is_here { &counts.0 } else { &counts.1 };
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let (mut b, tls) = serve_on::<T>(Handshakes::Workers, Limits::new(), look);
+    let before = looks.0.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        let mut peer = Peer::open(&mut b, &tls);
+        peer.say(&mut b, b"hello");
+        peer.until(&mut b, "it is echoed", |peer, _| peer.plain == b"hello");
+    }
+    let now = handshakes::<T>(&mut b);
+    assert_eq!((now.begun, now.completed, now.flights), (3, 3, 6));
+    assert_eq!(b.running.report().counters.jobs.done, 0, "they are no jobs of the program");
+    let [at_loop, at_workers] = [&looks.0, &looks.1].map(|count| count.load(Ordering::Relaxed));
+    if T::VIRTUAL {
+        assert!(at_loop > before, "a simulation has no other threads");
+    } else {
+        assert!(at_loop == before && at_workers > 0, "{at_loop}, {at_workers}");
+    }
+}
+
+fn a_flight_that_a_worker_answers_too_late_is_refused<T: Harness>() {
+    let limits = Limits::new().handshake(Duration::from_secs(1));
+    let (mut b, tls) = serve_on::<T>(Handshakes::Workers, limits, || {});
+    for (client, hello) in flood::<T>(&mut b, &tls, 20) {
+        b.say(client, hello);
+    }
+    let start = b.watcher.update_now();
+    b.until("all have failed", |b| handshakes::<T>(b).failed == 20);
+    assert!(b.watcher.update_now() - start < Duration::from_secs(60));
+    assert_eq!(b.running.engine().budget().used(), 0);
+}
+
+fn a_connection_that_ends_drops_its_flight<T: Harness>() {
+    let (mut b, tls) = serve_on::<T>(Handshakes::Workers, Limits::new(), || {});
+    let clients = flood::<T>(&mut b, &tls, 20);
+    for (client, hello) in clients {
+        b.say(client, hello);
+    }
+    b.run_for(Duration::from_millis(100));
+    b.running.remote().shutdown();
+    b.until("it is over", |b| b.running.is_over());
+    let now = handshakes::<T>(&mut b);
+    assert_eq!((now.begun, now.failed, now.completed), (20, 20, 0));
+    assert!(now.flights <= 4, "{now:?}");
+    assert_eq!(b.running.engine().budget().used(), 0);
+    // Answers that come now find nobody.
+    b.run_for(Duration::from_secs(60));
+    assert_eq!(handshakes::<T>(&mut b), now);
 }

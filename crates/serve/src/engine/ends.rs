@@ -469,6 +469,7 @@ impl<S> Engine<S> {
         if !is_coded {
             return None;
         }
+        self.forget_flight(index);
         let was_agreeing = self.entrance.transports.get_mut(index).is_some_and(|one| one.is_tls());
         self.counters.handshakes.failed += u64::from(was_agreeing);
         self.entrance.transports.drop_session(index)

@@ -9,7 +9,7 @@ use windlass::{Buf, Completion, Done, ErrorKind, Handle, Message, Source, Ticket
 
 use crate::engine::{
     ALLOWANCE, DEADLINE, Engine, FLIGHTS, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS,
-    SWEEP, TICK, WAKE,
+    SWEEP, TICK, WAKE, WORK,
 };
 use crate::inbox::Command;
 use crate::parts::cipher::Failure;
@@ -359,6 +359,10 @@ impl<S: Default> Engine<S> {
             }
             LAST_JOBS => {
                 self.give_up_last_jobs();
+                None
+            }
+            WORK.. if index < WORK + MOST => {
+                self.flight_completed(watcher, index - WORK, completion);
                 None
             }
             JOBS..LISTENERS => self.job_completed(index & !JOBS, completion.result),

@@ -11,18 +11,21 @@
 use std::time::Duration;
 
 use windlass::driver::Driver;
-use windlass::{Op, Watcher};
+use windlass::{Completion, Done, Error, ErrorKind, Op, Watcher};
 
-use crate::engine::{Engine, FLIGHTS};
+use crate::engine::requests::Request;
+use crate::engine::{Engine, FLIGHTS, WORK};
 use crate::log::RefusedBecause;
+use crate::parts::transport::{Answer, Flight};
 use crate::words::cause::Cause;
+use crate::words::id::Id;
 
 impl<S> Engine<S> {
     /// A flight of a handshake has come. It waits for its turn, unless too many wait already: then
     /// one that begins a handshake is refused, and one that goes on with it is not.
     pub(crate) fn queue_flight<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
-        let bytes = handshake.bytes();
+        let (bytes, is_for_workers) = (handshake.bytes(), handshake.is_for_workers());
         if !handshake.has_answered()
             && self.entrance.flights.len() >= self.config.limits.handshakes_waiting
         {
@@ -31,7 +34,7 @@ impl<S> Engine<S> {
         }
         self.activate(index).held_bytes = bytes;
         self.recharge(index);
-        self.entrance.flights.push(self.table.id(index));
+        self.entrance.flights.push(self.table.id(index), is_for_workers);
         self.work.requests = true;
     }
 
@@ -50,6 +53,11 @@ impl<S> Engine<S> {
 
     /// Answers the flights whose turn it is. This is the last part of a flush.
     pub(crate) fn answer_flights<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        while let Some(id) = self.entrance.flights.pop_for_workers() {
+            if let Some(flight) = self.take_flight(watcher, id) {
+                self.give_to_worker(watcher, id.index(), flight);
+            }
+        }
         if self.entrance.flights.is_announced {
             return; // This turn has had its answers.
         }
@@ -57,12 +65,12 @@ impl<S> Engine<S> {
         while left > 0
             && let Some(id) = self.entrance.flights.pop()
         {
-            if self.table.get(id).is_some() && !self.has_left_handshake(id.index()) {
+            if let Some(flight) = self.take_flight(watcher, id) {
                 left -= 1;
-                self.answer_flight(watcher, id.index());
+                self.take_answer(watcher, id.index(), flight.answer());
             }
         }
-        if self.entrance.flights.len() > 0 {
+        if self.entrance.flights.has_more() {
             // A timer, because the watcher asks the system for events before one that is due. It
             // delivers a `nop` without that.
             let next = watcher.submit(Op::timer(Duration::ZERO).token(self.token(FLIGHTS)));
@@ -78,15 +86,97 @@ impl<S> Engine<S> {
         self.work.requests = true;
     }
 
-    fn answer_flight<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
-        let now = watcher.update_now();
-        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
-        if handshake.until.is_some_and(|until| until <= now) {
-            return self.fail(watcher, index, Cause::ReadTimeout);
+    /// The flight of a connection, unless that has ended, or has waited too long.
+    fn take_flight<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) -> Option<Flight> {
+        let index = id.index();
+        self.table.get(id)?;
+        if self.has_left_handshake(index) {
+            return None;
         }
+        let now = watcher.update_now();
+        let handshake = self.entrance.transports.get_mut(index)?;
+        if handshake.until.is_some_and(|until| until <= now) {
+            self.fail(watcher, index, Cause::ReadTimeout);
+            return None;
+        }
+        handshake.hand_out()
+    }
+
+    fn take_answer<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, answer: Answer) {
+        let Answer { session, agreement, out } = answer;
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        handshake.take_back(session);
         self.counters.handshakes.flights += 1;
-        let mut out = Vec::new();
-        let agreement = handshake.answer(&mut out);
         self.take_agreement(watcher, index, agreement, out);
+    }
+
+    fn give_to_worker<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, flight: Flight) {
+        let token = self.token(WORK | index);
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let mut job = Op::run(move || flight.answer()).token(token);
+        if let Some(until) = handshake.until {
+            job = job.deadline(until);
+        }
+        match watcher.submit(job) {
+            Ok(ticket) => {
+                handshake.set_job(ticket);
+                self.entrance.flights.begins();
+            }
+            // The watcher has no room, or no threads: the loop answers.
+            Err(refused) => {
+                let result = refused.value.into_parts().job.map(|job| job.run(None));
+                self.worked(watcher, index, result.unwrap_or(Ok(Done::Nop)));
+            }
+        }
+    }
+
+    /// A worker is done with a flight.
+    #[cold]
+    pub(crate) fn flight_completed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        completion: Completion,
+    ) {
+        self.entrance.flights.ends();
+        self.work.requests = true; // The next one follows.
+        let handshake = self.entrance.transports.get_mut(index);
+        // Its connection may have ended meanwhile, and another one may have its place.
+        if handshake.and_then(|one| one.job()) == Some(completion.ticket()) {
+            self.worked(watcher, index, completion.result);
+        }
+    }
+
+    fn worked<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        result: Result<Done, Error>,
+    ) {
+        if self.has_left_handshake(index) {
+            return; // The next flush ends it.
+        }
+        match result {
+            Ok(Done::Returned(value)) => {
+                if let Ok(answer) = value.downcast::<Answer>() {
+                    self.take_answer(watcher, index, answer);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Deadline => {
+                self.fail(watcher, index, Cause::ReadTimeout);
+            }
+            Err(error) if error.kind() == ErrorKind::Panicked => {
+                self.fail(watcher, index, Cause::Panicked);
+            }
+            _ => self.fail(watcher, index, Cause::Rejected),
+        }
+    }
+
+    /// A connection ends before its handshake: a worker need not begin with its flight.
+    pub(crate) fn forget_flight(&mut self, index: u32) {
+        let handshake = self.entrance.transports.get_mut(index);
+        if let Some(ticket) = handshake.and_then(|one| one.job()) {
+            self.request(Request::CancelJob(ticket));
+        }
     }
 }

@@ -131,6 +131,7 @@ impl<S> Engine<S> {
     /// A connection has ended before its transport has agreed.
     #[cold]
     pub(crate) fn end_handshake(&mut self, index: u32, cause: Cause) {
+        self.forget_flight(index);
         if let Some(handshake) = self.entrance.transports.remove(index) {
             self.counters.handshakes.failed += u64::from(handshake.is_tls());
             self.did_not_open(handshake.origin, because(cause));

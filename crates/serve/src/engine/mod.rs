@@ -276,6 +276,8 @@ const FLIGHTS: u32 = 0xffff_fff3;
 const LAST_JOBS: u32 = 0xffff_fff0;
 /// Those of jobs, with their places in the lower bits.
 const JOBS: u32 = 0x8000_0000;
+/// And those of flights at workers, with the places of their connections.
+const WORK: u32 = 0xfe00_0000;
 /// And those of listeners.
 const LISTENERS: u32 = 0xfff0_0000;
 /// And those of datagrams that sessions send.

@@ -36,6 +36,18 @@ mod none {
         }
     }
 
+    impl NoTls {
+        pub(crate) fn on_workers(&self) -> bool {
+            match self.0 {}
+        }
+    }
+
+    impl NoDestination {
+        pub(crate) fn on_workers(&self) -> bool {
+            match self.0 {}
+        }
+    }
+
     /// Stands for a session, and has no value.
     #[derive(Debug)]
     pub(crate) struct NoSession(Infallible);

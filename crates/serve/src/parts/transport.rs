@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use windlass::{Buf, Handle};
+use windlass::{Buf, Handle, Ticket};
 
 use crate::log::RefusedBecause;
 use crate::parts::cipher::{Destination, Failure, Session, SessionState, Tls};
@@ -93,6 +93,8 @@ pub(crate) struct Handshake {
     waits: Option<Buf>,
     /// Whether TLS has answered a flight, or has said hello.
     has_answered: bool,
+    /// Whether the worker threads answer flights.
+    on_workers: bool,
 }
 
 /// What comes next.
@@ -108,6 +110,12 @@ enum Form {
     },
     /// The session of a server or of a client.
     Tls(Box<Session>),
+    /// The session is where its flight is answered. A worker has that job, or else the caller.
+    AtWork {
+        job: Option<Ticket>,
+        /// What the handshake holds.
+        bytes: usize,
+    },
     /// TLS refuses its own settings, for this reason.
     Broken(Failure),
 }
@@ -117,7 +125,7 @@ enum Form {
 pub(crate) enum Agreement {
     /// More has to come.
     More,
-    /// A flight of TLS has come. It waits for its turn: [`Handshake::answer`].
+    /// A flight of TLS has come. It waits for its turn: [`Handshake::hand_out`].
     Waits,
     /// It is done. The rest of the input is the connection's, and passes its session if it has one.
     Agreed {
@@ -146,11 +154,12 @@ impl Handshake {
     fn server(tls: &Tls, time: Duration, origin: Origin, now: Instant) -> Handshake {
         let session = Session::server(tls);
         let form = session.map_or_else(Form::Broken, |session| Form::Tls(Box::new(session)));
-        Handshake::of(form, origin, now.checked_add(time))
+        let on_workers = tls.on_workers();
+        Handshake { on_workers, ..Handshake::of(form, origin, now.checked_add(time)) }
     }
 
     fn of(form: Form, origin: Origin, until: Option<Instant>) -> Handshake {
-        Handshake { origin, until, form, waits: None, has_answered: false }
+        Handshake { origin, until, form, waits: None, has_answered: false, on_workers: false }
     }
 
     /// That of a client, whose socket connects first. It may take so long from then on.
@@ -169,6 +178,7 @@ impl Handshake {
         let Form::Ahead(to, time) = &self.form else { return Ok(()) };
         self.origin.peer = peer;
         self.until = now.checked_add(*time);
+        self.on_workers = to.on_workers();
         let mut session = Session::to(to).map_err(Box::new)?;
         session.take_output(out);
         (self.form, self.has_answered) = (Form::Tls(Box::new(session)), true);
@@ -187,13 +197,14 @@ impl Handshake {
                     taken => AGREEING + 2 * taken + waits,
                 }
             }
+            Form::AtWork { bytes, .. } => *bytes,
             Form::Ahead(..) | Form::Broken(_) => 0,
         }
     }
 
     /// Whether TLS is under way.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.form, Form::Tls(_))
+        matches!(self.form, Form::Tls(_) | Form::AtWork { .. })
     }
 
     /// Whether TLS has answered a flight, or has said hello.
@@ -223,8 +234,8 @@ impl Handshake {
             }
             Form::Tls(session) => feed(session, input, out),
             Form::Broken(failure) => Agreement::NoSession(Box::new(failure.clone())),
-            // No read is in flight before the connect has succeeded.
-            Form::Ahead(..) => Agreement::More,
+            // No read is in flight before the connect has succeeded, nor while a worker answers.
+            Form::Ahead(..) | Form::AtWork { .. } => Agreement::More,
         }
     }
 
@@ -236,23 +247,74 @@ impl Handshake {
         }
     }
 
-    /// Answers the flight that waits. `out` gets the answer.
-    pub(crate) fn answer(&mut self, out: &mut Vec<u8>) -> Agreement {
-        match (&mut self.form, self.waits.take()) {
-            (Form::Tls(session), Some(input)) => {
-                self.has_answered = true;
-                feed(session, input, out)
+    /// Whether the worker threads answer flights.
+    pub(crate) fn is_for_workers(&self) -> bool {
+        self.on_workers
+    }
+
+    /// Gives away the flight that waits, and the session, for the answer.
+    pub(crate) fn hand_out(&mut self) -> Option<Flight> {
+        let input = self.waits.take()?;
+        let bytes = self.bytes();
+        match std::mem::replace(&mut self.form, Form::AtWork { job: None, bytes }) {
+            Form::Tls(session) => Some(Flight { session, input }),
+            form => {
+                self.form = form;
+                None
             }
-            _ => Agreement::More,
         }
+    }
+
+    /// A worker has the flight.
+    pub(crate) fn set_job(&mut self, ticket: Ticket) {
+        if let Form::AtWork { job, .. } = &mut self.form {
+            *job = Some(ticket);
+        }
+    }
+
+    /// The job of the worker that has the flight.
+    pub(crate) fn job(&self) -> Option<Ticket> {
+        match self.form {
+            Form::AtWork { job, .. } => job,
+            _ => None,
+        }
+    }
+
+    /// Takes back what was given away.
+    pub(crate) fn take_back(&mut self, session: Box<Session>) {
+        (self.form, self.has_answered) = (Form::Tls(session), true);
     }
 
     /// The session that goes on behind the handshake.
     pub(crate) fn into_session(self) -> Option<Box<Session>> {
         match self.form {
             Form::Tls(session) => Some(session),
-            Form::Ahead(..) | Form::Header { .. } | Form::Broken(_) => None,
+            _ => None,
         }
+    }
+}
+
+/// A flight that is to be answered.
+pub(crate) struct Flight {
+    session: Box<Session>,
+    input: Buf,
+}
+
+/// The answer to a flight.
+pub(crate) struct Answer {
+    pub(crate) session: Box<Session>,
+    pub(crate) agreement: Agreement,
+    /// What is to be sent.
+    pub(crate) out: Vec<u8>,
+}
+
+impl Flight {
+    /// The costly part of a handshake.
+    pub(crate) fn answer(self) -> Answer {
+        let Flight { mut session, input } = self;
+        let mut out = Vec::new();
+        let agreement = feed(&mut session, input, &mut out);
+        Answer { session, agreement, out }
     }
 }
 

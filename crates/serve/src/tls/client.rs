@@ -14,7 +14,7 @@ use super::error::TlsError;
 use super::pem::{self, Pem};
 use super::provider::{Provider, Version};
 use super::server::lists;
-use super::settings::{CommonSettings, WallClock, common_settings};
+use super::settings::{CommonSettings, Handshakes, WallClock, common_settings};
 use super::verifier::Naming;
 
 /// How many sessions a client keeps to resume, if the program sets nothing else.
@@ -72,6 +72,11 @@ impl Destination {
     pub(super) fn current(&self) -> (Arc<ClientConfig>, ServerName<'static>, u32) {
         let (config, limit) = self.client.current();
         (config, self.name.clone(), limit)
+    }
+
+    /// Whether the worker threads do the costly parts of the handshake.
+    pub(crate) fn on_workers(&self) -> bool {
+        self.client.0.builder.common.handshakes == Handshakes::Workers
     }
 }
 

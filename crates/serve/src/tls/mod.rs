@@ -143,3 +143,4 @@ pub use pem::{Pem, PemProblem};
 pub use provider::{Provider, Version};
 pub use server::{Tls, TlsBuilder};
 pub use session::{Fed, Session, SessionState};
+pub use settings::Handshakes;

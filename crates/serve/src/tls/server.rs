@@ -13,7 +13,7 @@ use super::error::TlsError;
 use super::names::CertificateNames;
 use super::pem::{self, Pem};
 use super::provider::{Provider, Version};
-use super::settings::{CommonSettings, WallClock, common_settings};
+use super::settings::{CommonSettings, Handshakes, WallClock, common_settings};
 use super::verifier::Naming;
 
 /// How many sessions a server keeps for clients without tickets, if the program sets nothing else.
@@ -52,6 +52,7 @@ struct ServerSettings {
 struct InUse {
     config: Arc<ServerConfig>,
     handshake_limit: u32,
+    handshakes: Handshakes,
 }
 
 /// What a server asks of its clients' certificates.
@@ -147,8 +148,13 @@ impl Tls {
 
     /// The settings for a session that begins now.
     pub(super) fn current(&self) -> (Arc<ServerConfig>, u32) {
-        let InUse { config, handshake_limit } = self.now();
+        let InUse { config, handshake_limit, .. } = self.now();
         (config, handshake_limit)
+    }
+
+    /// Whether the worker threads do the costly parts of handshakes.
+    pub(crate) fn on_workers(&self) -> bool {
+        self.now().handshakes == Handshakes::Workers
     }
 }
 
@@ -261,7 +267,8 @@ impl TlsBuilder {
             Some(old) => self.keep_sessions(&mut config, old)?,
             None => self.new_sessions(&mut config)?,
         }
-        Ok(InUse { config: Arc::new(config), handshake_limit: common.handshake_limit })
+        let CommonSettings { handshake_limit, handshakes, .. } = *common;
+        Ok(InUse { config: Arc::new(config), handshake_limit, handshakes })
     }
 
     fn new_sessions(&self, config: &mut ServerConfig) -> Result<(), TlsError> {

@@ -28,6 +28,21 @@ pub(super) struct CommonSettings {
     pub(super) clock: Option<WallClock>,
     pub(super) is_logging_keys: bool,
     pub(super) handshake_limit: u32,
+    pub(super) handshakes: Handshakes,
+}
+
+/// Where the costly parts of handshakes run: the answer to a flight of the peer, such as the hello
+/// of a client. With a certificate on P-256 a server needs a third of a millisecond for it, and
+/// some milliseconds with one of RSA-4096.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Handshakes {
+    /// On the loop of the connection, [few in a turn](crate::Limits::handshakes_per_turn).
+    #[default]
+    Loop,
+    /// On the worker threads of the watcher, at most 4 for each loop at a time. So a loop goes on
+    /// while they run: with keys of RSA, and where other processors have little to do.
+    Workers,
 }
 
 /// Where the time comes from.
@@ -45,6 +60,7 @@ impl Default for CommonSettings {
             clock: None,
             is_logging_keys: false,
             handshake_limit: HANDSHAKE_LIMIT,
+            handshakes: Handshakes::Loop,
         }
     }
 }
@@ -142,6 +158,13 @@ macro_rules! common_settings {
         /// traffic. Without this call nothing is written, whatever the environment says.
         pub fn log_keys(mut self) -> Self {
             self.common.is_logging_keys = true;
+            self
+        }
+
+        /// Where the costly parts of handshakes run, in engines and servers. (A session by itself
+        /// runs where its calls are made.) The default is [`Handshakes::Loop`].
+        pub fn handshakes(mut self, on: Handshakes) -> Self {
+            self.common.handshakes = on;
             self
         }
 

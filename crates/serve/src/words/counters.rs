@@ -52,7 +52,7 @@ pub struct Counters {
     /// the watcher has [no room](windlass::Limit::IdleTimeouts).
     pub option_errors: u64,
     /// Handshakes of TLS, by their end.
-    pub handshakes: Handshakes,
+    pub handshakes: TlsHandshakes,
     /// [Jobs](Engine::execute), by their end.
     pub jobs: Jobs,
     /// Connections that have ended, by their cause.
@@ -62,7 +62,7 @@ pub struct Counters {
 /// Handshakes of TLS, by their end. Those that have begun and have no end are under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Handshakes {
+pub struct TlsHandshakes {
     /// Handshakes that have begun: a client is connected, or an accepted connection has brought the
     /// header of a proxy if there is to be one.
     pub begun: u64,
@@ -80,9 +80,9 @@ pub struct Handshakes {
     pub flights: u64,
 }
 
-impl Handshakes {
+impl TlsHandshakes {
     /// Adds the counts of another engine.
-    fn add(&mut self, other: &Handshakes) {
+    fn add(&mut self, other: &TlsHandshakes) {
         self.begun += other.begun;
         self.completed += other.completed;
         self.resumed += other.resumed;
