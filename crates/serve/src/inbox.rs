@@ -14,7 +14,7 @@ use crate::parts::heads::Heads;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::transport::Accepted;
-use crate::parts::trim::{excess, trim};
+use crate::parts::trim::{trim, trim_set};
 use crate::words::id::Id;
 
 /// What becomes a connection.
@@ -74,6 +74,8 @@ pub(crate) struct Inbox {
     /// Connections with a wake, and with a close, in `commands`, by number.
     pub(crate) waking: HashSet<u64>,
     pub(crate) closing: HashSet<u64>,
+    /// Listeners with a close in `commands`.
+    unlisted: HashSet<usize>,
     /// The server shuts down: it takes no new connections.
     pub(crate) stops: bool,
     /// Whether a stop is in `commands`.
@@ -119,6 +121,9 @@ impl Command {
 /// serves them itself. So a loop that blocks collects at most twice as many.
 const MOST_ACCEPTED: usize = 64;
 
+/// The most listeners of an engine, the closed ones included.
+pub(crate) const MOST_LISTENERS: usize = 1 << 16;
+
 /// The size of an entry in the queue, besides the bytes of a write or the value of a message.
 pub(crate) const BOOKKEEPING: u32 = size_of::<Command>() as u32;
 
@@ -126,11 +131,19 @@ impl Inbox {
     /// Gives memory back that a burst has left.
     pub(crate) fn trim(&mut self) {
         trim(&mut self.commands);
-        for numbers in [&mut self.waking, &mut self.closing] {
-            if let Some(capacity) = excess(numbers.capacity(), numbers.len()) {
-                numbers.shrink_to(capacity);
-            }
-        }
+        trim_set(&mut self.waking);
+        trim_set(&mut self.closing);
+        trim_set(&mut self.unlisted);
+    }
+
+    /// Takes all commands out.
+    pub(crate) fn take(&mut self) -> Vec<Command> {
+        self.waking.clear();
+        self.closing.clear();
+        self.unlisted.clear();
+        self.stopping = false;
+        self.accepted = 0;
+        std::mem::take(&mut self.commands)
     }
 }
 
@@ -199,6 +212,12 @@ impl Shared {
         // One wake or close per connection is enough: so the queue stays bounded.
         if let Command::Close(id) = &command
             && !inbox.closing.insert(id.number())
+        {
+            return Ok(());
+        }
+        // No listener has a higher number.
+        if let Command::CloseListener(listener) = &command
+            && (*listener >= MOST_LISTENERS || !inbox.unlisted.insert(*listener))
         {
             return Ok(());
         }

@@ -13,6 +13,7 @@ use crate::engine::balance::Choice;
 use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{Engine, LISTENERS};
+use crate::inbox::MOST_LISTENERS;
 use crate::log::{LogEvent, RefusedBecause};
 use crate::parts::cipher::Tls;
 use crate::parts::idle::IdleClock;
@@ -30,9 +31,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a datagram socket is refused that is to encrypt.
 pub(crate) const NO_TLS: &str = "a datagram socket has no TLS";
-
-/// The most listeners of an engine.
-const MOST_LISTENERS: usize = 1 << 16;
 
 impl<S: Default> Engine<S> {
     /// Listens at an address, and accepts from then on. Returns the number of the listener, which

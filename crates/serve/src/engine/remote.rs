@@ -66,13 +66,9 @@ impl<S> Engine<S> {
         // Cleared before the look: a command that is posted later wakes the loop again.
         shared.posted.store(false, Ordering::SeqCst);
         let mut inbox = shared.lock();
-        inbox.waking.clear();
-        inbox.closing.clear();
-        inbox.stopping = false;
-        inbox.accepted = 0;
+        let mut commands = inbox.take();
         // An engine without a server goes on.
         inbox.stops &= self.outside.has_server;
-        let mut commands = std::mem::take(&mut inbox.commands);
         drop(inbox);
         for command in commands.drain(..) {
             match command {
@@ -332,6 +328,25 @@ mod tests {
             assert_eq!(message.downcast::<i32>().unwrap(), expected);
         }
         assert_eq!(engine.budget().used(), 0);
+    }
+
+    /// Each call was one more entry.
+    #[test]
+    fn closes_of_listeners_do_not_fill_the_queue() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let remote = engine.remote(&mut watcher);
+        let local = ([127, 0, 0, 1], 0);
+        for listener in 0..2 {
+            engine.listen(&mut watcher, local, Default::default()).unwrap();
+            for wrong in 0..100 {
+                remote.close_listener(listener);
+                remote.close_listener(usize::MAX - wrong);
+            }
+            assert_eq!(remote.loops[0].lock().commands.len(), 1);
+            engine.flush(&mut watcher);
+            assert!(engine.listeners()[listener].is_none());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Memory that a burst has left: a list gives it back that was much longer once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
 /// The new capacity of a list, if it is to have less.
@@ -23,6 +23,12 @@ pub(crate) fn trim_queue<T>(list: &mut VecDeque<T>) {
 pub(crate) fn trim_map<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if let Some(capacity) = excess(map.capacity(), map.len()) {
         map.shrink_to(capacity);
+    }
+}
+
+pub(crate) fn trim_set<K: Eq + Hash>(set: &mut HashSet<K>) {
+    if let Some(capacity) = excess(set.capacity(), set.len()) {
+        set.shrink_to(capacity);
     }
 }
 
