@@ -11,13 +11,14 @@ use common::turns::Turns;
 use common::{Bench, Harness, bench};
 use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, Keepalive, SocketOption};
-use windlass::{Source, Watcher};
+use windlass::{Op, Source, Watcher};
 use windlass_serve::{Action, Config, Conn, Handler, Id, Origin, Server};
 
 every_driver! {
     connections_have_the_options_of_the_configuration
     connects_and_attached_sockets_have_them_too
     one_connection_gets_an_option
+    an_option_goes_along_with_a_descriptor_that_leaves_in_the_same_turn
     options_out_of_range_are_errors
     a_unix_listener_needs_no_options_of_tcp
     the_memory_of_reads_is_used_again
@@ -119,6 +120,26 @@ fn connects_and_attached_sockets_have_them_too<T: Harness>() {
     let id = l.engine.attach(near, ()).unwrap();
     l.engine.flush(&mut l.watcher);
     l.until("it is open", |l| l.opened.contains(&id));
+    assert_eq!(l.engine.counters().option_errors, 0);
+}
+
+/// It was set after the descriptor had left: not at all.
+fn an_option_goes_along_with_a_descriptor_that_leaves_in_the_same_turn<T: Harness>() {
+    let mut l = Loop::new::<T>(Config::new().close_on_eof(false));
+    let (client, id) = l.pair();
+    l.watcher.submit(Op::shutdown(client).token(1)).unwrap();
+    l.until("no read is in flight", |l| l.told.contains(&"eof"));
+    assert!(l.engine.set_option(id, SocketOption::Keepalive(Some(PROBES))));
+    assert!(l.engine.detach(id));
+    // Another connection's, behind it.
+    let (_, other) = l.pair();
+    l.until("it leaves", |l| !l.handles.is_empty());
+    let handle = l.handles.pop().expect("the descriptor");
+    let source = l.watcher.attach(handle).expect("room");
+    let told = options(&mut l.watcher, source);
+    assert!(told.is_none_or(|(probes, ..)| probes == Some(TOLD)), "{told:?}");
+    assert!(l.engine.set_option(other, SocketOption::Nodelay(true)));
+    l.engine.flush(&mut l.watcher);
     assert_eq!(l.engine.counters().option_errors, 0);
 }
 

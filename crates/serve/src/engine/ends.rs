@@ -221,8 +221,8 @@ impl<S> Engine<S> {
             watcher.cancel_all(source);
             return;
         }
-        // Refused only if the source has ended.
-        let _ = watcher.set_idle_timeout(source, None);
+        // They go along with the descriptor.
+        self.set_asked_options(watcher);
         match watcher.detach(source) {
             Ok(handle) => {
                 let place = self.table.place_mut(index);

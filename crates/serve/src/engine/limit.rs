@@ -162,7 +162,12 @@ impl<S> Engine<S> {
         id: Id,
         span: Option<Duration>,
     ) {
-        let Some(source) = self.source(id).filter(|_| self.takes_limits(id)) else { return };
+        // A move that has begun since may be called off.
+        let goes_on = |place: &&Place<S>| place.stage <= Stage::Leaving && place.flags & ABORT == 0;
+        if self.table.get(id).filter(goes_on).is_none() {
+            return;
+        }
+        let Some(source) = self.source(id) else { return };
         match watcher.set_idle_timeout(source, span) {
             Ok(()) => self.note_idle_time(watcher, span),
             Err(Reason::Full { .. }) => self.counters.option_errors += 1,

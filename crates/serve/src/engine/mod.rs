@@ -197,6 +197,8 @@ struct ToDo {
     /// What else there is, and whether there is something.
     wanted: Vec<Request>,
     requests: bool,
+    /// Whether options of sockets may be wanted.
+    options: bool,
     /// Whether the watcher has files, once that is known.
     has_files: Option<bool>,
 }

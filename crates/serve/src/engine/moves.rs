@@ -247,6 +247,7 @@ mod tests {
     use windlass::{Completions, Op};
 
     use super::*;
+    use crate::parts::table::READING;
     use crate::stage::Stage;
     use crate::words::config::Config;
     use crate::words::event::Event;
@@ -328,6 +329,36 @@ mod tests {
             assert_eq!(turn(&mut watcher, &mut engine), [""; 0]);
         }
         assert!(engine.begin_move(id));
+    }
+
+    /// An operation of the program was on the source, and the idle time was gone. One that was set
+    /// in the turn of the move never came.
+    #[test]
+    fn a_move_that_is_called_off_keeps_the_idle_time() {
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new().close_on_eof(false));
+        engine.set_thread();
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+        let address = watcher.local_address(engine.listeners()[0]).unwrap();
+        let (client, _) = watcher.connect([address], Default::default()).unwrap();
+        while !turn(&mut watcher, &mut engine).contains(&"opened") {}
+        let id = engine.ids().next().expect("it is open");
+        let source = engine.source(id).expect("it is there");
+        // Its read ends, and then nothing of the engine keeps it from its move.
+        assert!(engine.pause(id));
+        watcher.submit(Op::write(client, "x")).unwrap();
+        while engine.table.place(id.index()).flags & READING != 0 {
+            turn(&mut watcher, &mut engine);
+        }
+        let idle = Duration::from_secs(7);
+        assert!(engine.set_idle_timeout(id, idle));
+        assert!(engine.let_move(id, |state| Box::new(state)) && engine.begin_move(id));
+        watcher.submit(Op::readable(source)).unwrap();
+        engine.flush(&mut watcher);
+        assert_eq!(engine.rest(), Rest::Leaves);
+        assert!(engine.shutdown(id) && engine.rest() == Rest::Stays);
+        assert_eq!(watcher.idle_timeout(source), Some(idle));
     }
 
     /// What came while the connection left was held for ever, and a wake was lost.

@@ -34,8 +34,23 @@ impl<S> Engine<S> {
         let lives = self.table.get(id).is_some();
         if lives {
             self.request(Request::Option(id, option));
+            self.work.options = true;
         }
         lives
+    }
+
+    /// Sets the options that the program has asked for in this turn: a connection leaves before the
+    /// other requests are carried out. One look serves all that leave.
+    pub(crate) fn set_asked_options<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        if !std::mem::take(&mut self.work.options) {
+            return;
+        }
+        for request in std::mem::take(&mut self.work.wanted) {
+            match request {
+                Request::Option(id, option) => self.set_option_of(watcher, id, option),
+                other => self.work.wanted.push(other),
+            }
+        }
     }
 
     pub(crate) fn set_option_of<D: Driver>(
