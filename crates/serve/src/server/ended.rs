@@ -1,5 +1,7 @@
 //! The arguments of the last callback of a connection.
 
+use std::time::Duration;
+
 use windlass::{Buf, Handle};
 
 #[cfg(doc)]
@@ -20,6 +22,9 @@ pub struct Closed<S> {
     pub unsent: usize,
     /// What the connection was doing when it ended.
     pub phase: Phase,
+    /// How long the connection was open, in steps of 100 ms; zero if it never opened. The time
+    /// before a [move](crate::Conn::move_to_loop) does not count.
+    pub age: Duration,
     /// The program's state.
     pub state: S,
     /// Why TLS has failed, with [`Cause::Tls`] and [`Cause::Truncated`]: its text names the

@@ -352,6 +352,7 @@ impl<H: Handler> ServerLoop<H> {
             cause,
             unsent: 0,
             phase: Phase::Detaching,
+            age: Duration::ZERO,
             state,
             #[cfg(feature = "tls")]
             tls_error: None,
@@ -427,6 +428,7 @@ impl<H: Handler> ServerLoop<H> {
                     cause,
                     unsent,
                     phase,
+                    age,
                     state,
                     #[cfg(feature = "tls")]
                     tls_error,
