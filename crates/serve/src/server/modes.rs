@@ -113,7 +113,8 @@ pub enum IoMode {
         threads: usize,
     },
     /// A thread of its own serves each connection. While there are `threads` such connections, the
-    /// loops serve further ones. A loop serves a connection, too, if its thread cannot begin.
+    /// loops serve further ones. A loop serves a connection, too, if its thread cannot begin. It
+    /// refuses one while 64 others wait for it already: a loop that blocks does not collect them.
     Mixed {
         /// The most threads: 1 to 64,512.
         threads: usize,
