@@ -16,7 +16,7 @@ use windlass::{Completion, Done, Error, ErrorKind, Op, Watcher};
 use crate::engine::requests::Request;
 use crate::engine::{Engine, FLIGHTS, WORK};
 use crate::log::RefusedBecause;
-use crate::parts::transport::{Answer, Flight};
+use crate::parts::transport::{Answered, Flight};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
@@ -102,8 +102,8 @@ impl<S> Engine<S> {
         handshake.hand_out()
     }
 
-    fn take_answer<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, answer: Answer) {
-        let Answer { session, agreement, out } = answer;
+    fn take_answer<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32, answer: Answered) {
+        let Answered { session, agreement, out } = answer;
         let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
         handshake.take_back(session);
         self.counters.handshakes.flights += 1;
@@ -158,7 +158,7 @@ impl<S> Engine<S> {
         }
         match result {
             Ok(Done::Returned(value)) => {
-                if let Ok(answer) = value.downcast::<Answer>() {
+                if let Ok(answer) = value.downcast::<Answered>() {
                     self.take_answer(watcher, index, answer);
                 }
             }

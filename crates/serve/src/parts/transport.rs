@@ -301,7 +301,7 @@ pub(crate) struct Flight {
 }
 
 /// The answer to a flight.
-pub(crate) struct Answer {
+pub(crate) struct Answered {
     pub(crate) session: Box<Session>,
     pub(crate) agreement: Agreement,
     /// What is to be sent.
@@ -310,11 +310,11 @@ pub(crate) struct Answer {
 
 impl Flight {
     /// The costly part of a handshake.
-    pub(crate) fn answer(self) -> Answer {
+    pub(crate) fn answer(self) -> Answered {
         let Flight { mut session, input } = self;
         let mut out = Vec::new();
         let agreement = feed(&mut session, input, &mut out);
-        Answer { session, agreement, out }
+        Answered { session, agreement, out }
     }
 }
 
