@@ -30,6 +30,7 @@ every_driver! {
     an_answer_behind_the_peers_end_arrives
     a_reset_is_a_cause
     a_shutdown_says_the_end
+    a_half_closed_connection_has_a_clock
     nothing_stays_charged
     what_would_pass_the_session_is_refused
     a_program_that_keeps_all_data_holds_up_nobody
@@ -44,6 +45,8 @@ struct Echo {
     eofs: usize,
     closed: Vec<(Cause, usize)>,
     pauses: bool,
+    /// Stays open behind the end of the peer.
+    stays: bool,
     /// Answers so many bytes, and closes.
     closes_after: Option<usize>,
     /// What it keeps of its input, if it keeps that.
@@ -84,6 +87,9 @@ impl Handler for Echo {
     }
     fn eof(&mut self, c: &mut Conn<'_, ()>) -> Action {
         self.eofs += 1;
+        if self.stays {
+            return Action::None;
+        }
         c.write("behind the end");
         Action::Close
     }
@@ -261,6 +267,20 @@ fn a_shutdown_says_the_end<T: Harness>() {
     peer.until(&mut b, "the server ends", |peer, b| peer.heard_the_end(b));
     b.until("it is over", |b| b.running.is_over());
     assert_eq!(b.running.report().unfinished.len(), 0);
+}
+
+/// The end of file behind `close_notify` left it without one.
+fn a_half_closed_connection_has_a_clock<T: Harness>() {
+    let limits = config().limits.idle(T::span(5.0));
+    let echo = Echo { stays: true, ..Echo::default() };
+    let (mut b, tls) = serve::<T>(echo, config().limits(limits).close_on_eof(false));
+    let mut peer = Peer::open(&mut b, &tls);
+    peer.end(&mut b);
+    b.until("the end is told", |b| b.running.handler().eofs == 1);
+    b.finish(peer.client);
+    peer.until(&mut b, "the server ends", |peer, b| peer.heard_the_end(b));
+    b.until("it is told", |b| !b.running.handler().closed.is_empty());
+    assert_eq!(b.running.handler().closed, [(Cause::Idle, 0)]);
 }
 
 fn nothing_stays_charged<T: Harness>() {

@@ -18,7 +18,9 @@ impl<S: Default> Engine<S> {
     #[cold]
     pub(crate) fn decode(&mut self, index: u32, input: Buf) -> Option<Event<S>> {
         if self.table.place(index).flags & ENDED != 0 {
-            return None; // behind `close_notify`
+            // Behind `close_notify`. If the read has ended, the clock of the half-closed begins.
+            self.dirty(index);
+            return None;
         }
         let session = self.entrance.transports.session(index)?;
         if session.failure().is_some() {
