@@ -122,10 +122,20 @@ impl<H: Handler> Hosts<H> {
 
     /// Starts a process of the server, with these settings of its watcher.
     pub fn start<F: Fn(usize) -> H>(&mut self, builder: &Builder, server: Server<F>) {
+        self.start_with(builder, server, |server| server);
+    }
+
+    /// The same, with settings of its listener.
+    pub fn start_with<F: Fn(usize) -> H>(
+        &mut self,
+        builder: &Builder,
+        server: Server<F>,
+        set: impl FnOnce(Server<F>) -> Server<F>,
+    ) {
         assert!(self.process.is_none(), "the last process runs");
         let mut watcher = Watcher::simulated_with(&self.at_server, builder.config());
         let address = format!("tcp://{}:{PORT}", std::net::Ipv4Addr::from(SERVER));
-        let server = server.listen(&address).expect("an address").start_on(&mut watcher);
+        let server = set(server.listen(&address).expect("an address")).start_on(&mut watcher);
         self.process = Some(Process { watcher, server: server.expect("the server starts") });
         self.lives += 1;
     }

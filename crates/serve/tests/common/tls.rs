@@ -49,13 +49,16 @@ pub fn parameters(names: &[&str]) -> CertificateParams {
 
 impl Authority {
     pub fn new(name: &str) -> Authority {
+        Authority::with(name, KeyPair::generate().expect("a key"))
+    }
+
+    fn with(name: &str, key: KeyPair) -> Authority {
         let mut parameters = CertificateParams::default();
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         parameters.distinguished_name.push(DnType::CommonName, name);
         parameters.not_before = date_time_ymd(2026, 1, 1);
         parameters.not_after = date_time_ymd(2036, 1, 1);
-        let key = KeyPair::generate().expect("a key");
         let pem = parameters.self_signed(&key).expect("a root").pem();
         Authority { issuer: Issuer::new(parameters, key), pem }
     }
@@ -66,8 +69,11 @@ impl Authority {
 
     /// Issues a certificate.
     pub fn issue(&self, parameters: &CertificateParams) -> Made {
-        let key = KeyPair::generate().expect("a key");
-        let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate");
+        self.issue_for(parameters, &KeyPair::generate().expect("a key"))
+    }
+
+    fn issue_for(&self, parameters: &CertificateParams, key: &KeyPair) -> Made {
+        let certificate = parameters.signed_by(key, &self.issuer).expect("a certificate");
         Made { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 
@@ -109,6 +115,16 @@ impl Authority {
 pub fn settings(provider: Provider) -> (Authority, TlsBuilder, TlsClientBuilder) {
     let authority = Authority::new("the root of a test");
     let (certificate, key) = authority.server(&["localhost"]).pems();
+    let server = Tls::builder().provider(provider).clock(noon).certificate(certificate, key);
+    let client = TlsClient::builder().provider(provider).clock(noon).roots(authority.root());
+    (authority, server, client)
+}
+
+/// The same with keys whose signatures have one length, so that each run of a seed is the same.
+pub fn ed25519_settings(provider: Provider) -> (Authority, TlsBuilder, TlsClientBuilder) {
+    let key = || KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let authority = Authority::with("the root of a test", key());
+    let (certificate, key) = authority.issue_for(&parameters(&["localhost"]), &key()).pems();
     let server = Tls::builder().provider(provider).clock(noon).certificate(certificate, key);
     let client = TlsClient::builder().provider(provider).clock(noon).roots(authority.root());
     (authority, server, client)
