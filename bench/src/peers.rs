@@ -187,6 +187,7 @@ error_log stderr crit;
 events { worker_connections 4096; }
 http {
     access_log off;
+    keepalive_requests 1000000000;
     server {
         listen 127.0.0.1:PORT ssl backlog=4096;
         ssl_certificate CERTIFICATE;

@@ -36,7 +36,7 @@ impl Until {
     }
 }
 
-/// `tls-load full|resumed|echo|hold --port N --cert FILE --connections N --size N --seconds S
+/// `tls-load full|resumed|echo|latency|flood|hold --port N --cert FILE --connections N --size N --seconds S
 /// --count N`
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let mode: String = arguments.require("mode")?;
@@ -52,6 +52,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     match mode.as_str() {
         "full" | "resumed" => handshakes(&config, port, Until { span, count }, mode == "resumed"),
         "echo" => echo(&config, port, connections, size, Until { span, count }),
+        "latency" => latency(&config, port, connections, span),
+        "flood" => flood(&config, port, connections, span),
         "hold" => hold(&config, port, connections),
         other => Err(invalid(format!("{other:?} is no mode"))),
     }
@@ -162,6 +164,70 @@ fn echo(
         rounds += 1;
     }
     println!("{} {}", rounds * connections as u64, begin.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// One request at a time, each on the next connection. Prints how many, the seconds, and the median
+/// and the 99th percentile of the times in microseconds.
+fn latency(
+    config: &Arc<ClientConfig>,
+    port: u16,
+    connections: usize,
+    span: Duration,
+) -> io::Result<()> {
+    let mut streams =
+        (0..connections).map(|_| connect(config, port)).collect::<io::Result<Vec<_>>>()?;
+    let mut answer = [0; 1 << 10];
+    let mut ask = |stream: &mut Stream| -> io::Result<f64> {
+        let sent = Instant::now();
+        stream.write_all(REQUEST)?;
+        match stream.read(&mut answer)? {
+            0 => Err(io::Error::other("the server has closed a connection")),
+            _ => Ok(sent.elapsed().as_secs_f64() * 1e6),
+        }
+    };
+    for stream in &mut streams {
+        ask(stream)?;
+    }
+    ready()?;
+    let (begin, mut times) = (Instant::now(), Vec::new());
+    for at in (0..connections).cycle() {
+        if begin.elapsed() >= span {
+            break;
+        }
+        times.push(ask(&mut streams[at])?);
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[(share * (times.len() - 1) as f64) as usize];
+    println!("{} {} {} {}", times.len(), begin.elapsed().as_secs_f64(), at(0.5), at(0.99));
+    Ok(())
+}
+
+/// One recorded hello, sent again on new connections by so many threads as fast as they can. Each
+/// waits for the first byte of the answer, and goes. Prints how many were answered, and the seconds.
+fn flood(config: &Arc<ClientConfig>, port: u16, threads: usize, span: Duration) -> io::Result<()> {
+    let name = "localhost".try_into().map_err(io::Error::other)?;
+    let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+    let mut hello = Vec::new();
+    tls.write_tls(&mut hello)?;
+    ready()?;
+    let (begin, answered) = (Instant::now(), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while begin.elapsed() < span {
+                    // A server may shed the hello.
+                    let answer = TcpStream::connect(("127.0.0.1", port)).and_then(|mut socket| {
+                        socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+                        socket.write_all(&hello)?;
+                        socket.read(&mut [0])
+                    });
+                    answered.fetch_add(u64::from(matches!(answer, Ok(1))), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    println!("{} {}", answered.into_inner(), begin.elapsed().as_secs_f64());
     Ok(())
 }
 

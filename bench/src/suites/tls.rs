@@ -62,6 +62,24 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     }
     table.finish("tls")?;
 
+    let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
+    let [alone, median, p99, hellos] =
+        interleaved(&names, runs, |name| flooded(find(name), &files[0], seconds))?;
+    let title = "Established connections while 4 clients repeat a recorded hello";
+    let columns = ["server", "p99 µs alone", "p50 µs", "p99 µs", "p99", "hellos per second"];
+    let mut table = Table::new(title, &command, &columns);
+    for (at, p99_of) in p99.iter().enumerate() {
+        table.row(&[
+            p99_of.server.clone(),
+            format!("{:.0}", stats::median(&alone[at].values)),
+            format!("{:.0}", stats::median(&median[at].values)),
+            format!("{:.0}", stats::median(&p99_of.values)),
+            ratio(p99_of.ratio(&p99[0])),
+            format!("{:.0}", stats::median(&hellos[at].values)),
+        ]);
+    }
+    table.finish("tls-flood")?;
+
     let title = format!("{connections} idle connections of TLS");
     let mut table = Table::new(&title, &command, &["server", "bytes per connection"]);
     for (name, command) in servers.iter().filter(|(name, _)| name != "nginx") {
@@ -106,6 +124,43 @@ fn words(
     words
 }
 
+/// Starts clients, and returns when they are ready to begin.
+fn start(
+    mode: &str,
+    port: u16,
+    certificate: &str,
+    case: (usize, usize),
+    seconds: f64,
+) -> io::Result<Talking> {
+    let clients = Talking::start(1, &words(mode, port, certificate, case.0, case.1, seconds))?;
+    let line = clients.hear(PATIENCE)?;
+    if line == "served" { Ok(clients) } else { Err(io::Error::other(line)) }
+}
+
+/// The numbers that clients print when they have ended.
+fn end<const N: usize>(clients: &Talking, seconds: f64) -> io::Result<[f64; N]> {
+    let line = clients.hear(Duration::from_secs_f64(2.0 * seconds) + PATIENCE)?;
+    let numbers = line.split_whitespace().map(str::parse::<f64>).collect::<Result<Vec<_>, _>>();
+    numbers.ok().and_then(|all| all.try_into().ok()).ok_or_else(|| io::Error::other(line))
+}
+
+/// How long established connections wait, in microseconds: the 99th percentile alone, then the
+/// median and the 99th percentile beside a flood of hellos; and the answered hellos per second.
+fn flooded(command: &[String], certificate: &str, seconds: f64) -> io::Result<[f64; 4]> {
+    let server = Server::start(command)?;
+    let port = server.port;
+    let mut alone = start("latency", port, certificate, (16, 0), seconds)?;
+    alone.tell("go")?;
+    let [_, _, _, before] = end(&alone, seconds)?;
+    let mut clients = start("latency", port, certificate, (16, 0), seconds)?;
+    let mut flood = start("flood", port, certificate, (4, 0), seconds)?;
+    flood.tell("go")?;
+    clients.tell("go")?;
+    let [_, _, p50, p99] = end(&clients, seconds)?;
+    let [answered, span] = end(&flood, seconds)?;
+    Ok([before, p50, p99, answered / span])
+}
+
 /// Handshakes or messages per second, microseconds of the server's processor for each, and how many
 /// for each second of it.
 fn measure(
@@ -115,21 +170,11 @@ fn measure(
     seconds: f64,
 ) -> io::Result<[f64; 3]> {
     let server = Server::start(command)?;
-    let words = words(case.mode, server.port, certificate, case.connections, case.size, seconds);
-    let mut clients = Talking::start(1, &words)?;
-    let line = clients.hear(PATIENCE)?;
-    if line != "served" {
-        return Err(io::Error::other(line));
-    }
+    let size = (case.connections, case.size);
+    let mut clients = start(case.mode, server.port, certificate, size, seconds)?;
     let before = server.cpu_time()?;
     clients.tell("go")?;
-    let line = clients.hear(Duration::from_secs_f64(2.0 * seconds) + PATIENCE)?;
+    let [count, seconds] = end(&clients, seconds)?;
     let used = (server.cpu_time()? - before).as_secs_f64();
-    let mut numbers = line.split_whitespace().map(str::parse::<f64>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(count)), Some(Ok(seconds))) => {
-            Ok([count / seconds, used * 1e6 / count, count / used])
-        }
-        _ => Err(io::Error::other(line)),
-    }
+    Ok([count / seconds, used * 1e6 / count, count / used])
 }
