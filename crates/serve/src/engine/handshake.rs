@@ -309,6 +309,7 @@ impl<S: Default> Engine<S> {
             self.counters.handshakes.resumed += u64::from(session.is_resumed());
             self.table.place_mut(index).flags |= CODED;
             self.entrance.transports.keep_session(index, session);
+            self.dirty(index); // The session may have more to say.
         }
         if self.is_client(index) {
             return self.client_agreed(watcher, id, rest, origin);

@@ -320,13 +320,14 @@ impl Flight {
 
 /// Passes input through a session whose handshake is not done.
 fn feed(session: &mut Session, input: Buf, out: &mut Vec<u8>) -> Agreement {
-    let fed = session.feed_handshake(&input);
-    session.take_output(out);
-    match fed {
+    let agreement = match session.feed_handshake(&input) {
         Err(error) => Agreement::NoSession(Box::new(error)),
         Ok(_) if session.state() == SessionState::Handshaking => Agreement::More,
-        Ok(taken) => Agreement::Agreed { rest: input.slice(taken..) },
-    }
+        // The last flight leaves with the first output of the connection, in one write.
+        Ok(taken) => return Agreement::Agreed { rest: input.slice(taken..) },
+    };
+    session.take_output(out);
+    agreement
 }
 
 /// What a session of TLS counts for before a byte of its peer: a server has 2016 bytes and a client
