@@ -29,7 +29,7 @@
 //! | records of connections, limits and panics | [`Config::log`], [`log`] |
 //! | what was served, and what was lost | [`report`] |
 //! | a server beside other code of `main` | [`Server::start`], [`Running`] |
-//! | TLS without I/O, with the feature `ring` or `aws-lc-rs` | `tls` |
+//! | TLS, with the feature `ring` or `aws-lc-rs` | [guide](guide#use-tls); `tls` has it without I/O |
 //! | signals, and sockets of systemd | [`Server::on_signal`], [`Server::listen`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and

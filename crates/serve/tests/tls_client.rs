@@ -22,7 +22,7 @@ use windlass_serve::tls::{
 };
 use windlass_serve::{Cause, Phase, Refusal};
 
-every_driver! {
+every_kernel! {
     an_echo_passes_and_both_sides_say_that_they_end
     what_is_written_before_the_connect_arrives
     a_close_during_the_handshake_sends_the_output_first

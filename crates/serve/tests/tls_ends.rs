@@ -15,7 +15,7 @@ use windlass::driver::Deadline;
 use windlass_serve::tls::Error;
 use windlass_serve::{Cause, Config};
 
-every_driver! {
+every_kernel! {
     an_idle_end_says_close_notify
     a_peer_that_is_too_slow_gets_close_notify
     a_deadline_of_the_read_says_close_notify

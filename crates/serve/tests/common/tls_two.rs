@@ -19,6 +19,7 @@ use crate::tls;
 /// How a connection has ended.
 #[derive(Debug)]
 pub struct End {
+    pub id: Id,
     pub cause: Cause,
     pub phase: Phase,
     pub unsent: usize,
@@ -73,6 +74,7 @@ pub struct Two<D: Driver> {
     /// What the server has heard, and how its connections have ended.
     pub server_opened: Vec<Id>,
     pub served: Vec<u8>,
+    pub served_of: HashMap<Id, usize>,
     pub server_ends: Vec<End>,
     /// Whose clients have ended their side.
     pub server_eofs: Vec<Id>,
@@ -93,7 +95,11 @@ impl<D: Driver> Two<D> {
     }
 
     pub fn with<T: Harness<Driver = D>>(config: Config, tls: Tls, trust: &TlsClient) -> Two<D> {
-        let mut watcher = T::watcher(Watcher::builder());
+        Two::on(T::watcher(Watcher::builder()), config, tls, trust)
+    }
+
+    /// On this watcher.
+    pub fn on(mut watcher: Watcher<D>, config: Config, tls: Tls, trust: &TlsClient) -> Two<D> {
         let log: &'static Lines = Box::leak(Box::default());
         let (client, mut server) = (Engine::new(config.log(log)), Engine::new(config.log(log)));
         let mut listen = || {
@@ -119,6 +125,7 @@ impl<D: Driver> Two<D> {
             ends: HashMap::new(),
             server_opened: Vec::new(),
             served: Vec::new(),
+            served_of: HashMap::new(),
             server_ends: Vec::new(),
             server_eofs: Vec::new(),
             log,
@@ -193,7 +200,7 @@ impl<D: Driver> Two<D> {
                 Event::Closed { id, cause, phase, unsent, state, tls_error, .. } => {
                     assert_eq!(state, 7);
                     let tls_error = tls_error.map(|error| *error);
-                    let end = End { cause, phase, unsent, tls_error };
+                    let end = End { id, cause, phase, unsent, tls_error };
                     assert!(self.ends.insert(id, end).is_none(), "it ends again");
                 }
                 Event::Drained { .. } | Event::Eof { .. } => {}
@@ -219,14 +226,15 @@ impl<D: Driver> Two<D> {
                 Event::Opened { id, .. } => self.server_opened.push(id),
                 Event::Eof { id } => self.server_eofs.push(id),
                 Event::Data { id, data } if self.server.tls(id).is_some() => {
+                    *self.served_of.entry(id).or_default() += data.len();
                     self.served.extend_from_slice(&data);
                     if self.echoes {
                         self.server.write(id, data).unwrap();
                     }
                 }
-                Event::Closed { cause, phase, unsent, tls_error, .. } => {
+                Event::Closed { id, cause, phase, unsent, tls_error, .. } => {
                     let tls_error = tls_error.map(|error| *error);
-                    self.server_ends.push(End { cause, phase, unsent, tls_error });
+                    self.server_ends.push(End { id, cause, phase, unsent, tls_error });
                 }
                 _ => {}
             }
