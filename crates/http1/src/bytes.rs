@@ -41,9 +41,10 @@ impl Set {
         self.0[usize::from(byte)]
     }
 
+    /// Whether all are in the set. Most texts are short and valid, so that it does not stop early.
     #[inline]
     pub(crate) fn has_all(&self, bytes: &[u8]) -> bool {
-        bytes.iter().all(|byte| self.has(*byte))
+        bytes.iter().fold(true, |all, byte| all & self.has(*byte))
     }
 }
 
@@ -61,13 +62,46 @@ pub(crate) static PATH: Set = Set::visible_but(b"#\"<>\\");
 pub(crate) static QUERY: Set = Set::visible_but(b"#\"<>");
 
 /// Whether a field may have this value: no control bytes but HTAB (RFC 9110, 5.5).
+#[inline]
 pub(crate) fn is_value(value: &[u8]) -> bool {
-    value.iter().all(|byte| (*byte >= 0x20 && *byte != 0x7f) || *byte == b'\t')
+    let (words, rest) = value.as_chunks::<8>();
+    let is_plain = !words.iter().any(|word| may_have_control(u64::from_ne_bytes(*word)));
+    (is_plain || words.as_flattened().iter().all(|byte| is_value_byte(*byte)))
+        && rest.iter().all(|byte| is_value_byte(*byte))
+}
+
+/// Whether one of eight bytes is below 0x20, or 0x7f. HTAB is, too.
+#[inline]
+fn may_have_control(word: u64) -> bool {
+    let each = |byte: u8| u64::from_ne_bytes([byte; 8]);
+    let below = word.wrapping_sub(each(0x20)) & !word;
+    let delete = (word ^ each(0x7f)).wrapping_sub(each(1)) & !(word ^ each(0x7f));
+    (below | delete) & each(0x80) != 0
+}
+
+#[inline]
+fn is_value_byte(byte: u8) -> bool {
+    (byte >= 0x20) & (byte != 0x7f) | (byte == b'\t')
 }
 
 /// Whether it is a token: not empty, and of its characters only.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && TOKEN.has_all(bytes)
+}
+
+/// Whether it is this word of small letters and hyphens, in any case. `bytes` have no control bytes,
+/// so that no other byte becomes a letter or a hyphen by the bit of small letters.
+#[inline]
+pub(crate) fn is_word<const N: usize>(bytes: &[u8], word: &[u8; N]) -> bool {
+    let Ok(bytes) = <&[u8; N]>::try_from(bytes) else {
+        return false;
+    };
+    // Without a branch for each byte: the compiler compares words of the machine.
+    let mut differ = 0;
+    for at in 0..N {
+        differ |= (bytes[at] | 0x20) ^ word[at];
+    }
+    differ == 0
 }
 
 /// A list's elements, without the space around them. Empty elements do not count (RFC 9110, 5.6.1).
@@ -106,6 +140,28 @@ mod tests {
         assert_eq!(decimal(b"18446744073709551616"), Some(None));
         for wrong in ["", "+5", "-5", " 5", "5 ", "5,5", "0x5", "5.0", "\u{665}"] {
             assert_eq!(decimal(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_have_no_control_bytes_anywhere() {
+        for byte in 0..=255_u8 {
+            let is_valid = byte == b'\t' || byte >= 0x20 && byte != 0x7f;
+            for at in 0..20 {
+                let mut value = *b"\x20~\x80\xff0123456789abcdef";
+                value[at] = byte;
+                assert_eq!(is_value(&value), is_valid, "{byte} at {at}");
+            }
+        }
+        assert!(is_value(b""));
+    }
+
+    #[test]
+    fn words_have_no_case() {
+        assert!(is_word(b"Keep-ALIVE", b"keep-alive") && !is_word(b"keep-alive ", b"keep-alive"));
+        for byte in 0x20..=0xff_u8 {
+            assert_eq!(is_word(&[byte], b"k"), byte == b'k' || byte == b'K', "{byte}");
+            assert_eq!(is_word(&[byte], b"-"), byte == b'-', "{byte}");
         }
     }
 

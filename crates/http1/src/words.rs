@@ -54,9 +54,13 @@ pub enum Method {
 
 impl Method {
     /// The method with this name.
+    #[inline]
     pub fn of(name: &[u8]) -> Method {
+        if name == b"GET" { Method::Get } else { Method::other_than_get(name) }
+    }
+
+    fn other_than_get(name: &[u8]) -> Method {
         match name {
-            b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"POST" => Method::Post,
             b"PUT" => Method::Put,

@@ -59,11 +59,25 @@ impl RequestDecoder {
     /// before stays valid: a body may turn out to be malformed behind its first bytes.
     #[inline]
     pub fn decode(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Error> {
-        let step = if self.cursor.stage == Stage::Head {
-            self.head(head, input)
-        } else {
-            self.cursor.body(&head.limits, &mut head.fields, input)
-        };
+        match self.cursor.stage {
+            Stage::Head => self.head(head, input),
+            Stage::Ended => {
+                self.cursor = Cursor::START;
+                Ok(Step::new(0, Event::End))
+            }
+            _ => self.body(head, input),
+        }
+    }
+
+    // Neither is a part of `decode`, which becomes a part of the caller's loop.
+    #[inline(never)]
+    fn head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Error> {
+        self.try_head(head, input).map_err(|rule| self.refuse(rule))
+    }
+
+    #[inline(never)]
+    fn body(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Error> {
+        let step = self.cursor.body(&head.limits, &mut head.fields, input);
         step.map_err(|rule| self.refuse(rule))
     }
 
@@ -101,7 +115,7 @@ impl RequestDecoder {
     }
 
     #[inline]
-    fn head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Rule> {
+    fn try_head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Rule> {
         // RFC 9112, 2.2: old clients send an empty line behind a body. One is skipped.
         let start = match input {
             [] => return Ok(Step::new(0, Event::NeedMore)),
@@ -119,27 +133,42 @@ impl RequestDecoder {
             // A client that speaks TLS is answered at its first byte.
             _ => return Err(Rule::RequestLine),
         };
+        if !self.cursor.is_new() {
+            return self.find_head(head, input, start);
+        }
         let (line, most) = (head.limits.line as usize, start + head.limits.head as usize);
         let window = &input[..input.len().min(most)];
-        let end = match self.cursor.is_new().then(|| head.parse(window, start)) {
-            Some(Ok(Parsed::Whole(end))) if head.line_len() <= line => {
-                return Ok(self.begin(head, end));
-            }
-            Some(Ok(Parsed::Part { line_end })) => {
+        match head.parse(window, start) {
+            Ok(Parsed::Whole(end)) if head.line_len() <= line => Ok(self.begin(head, end)),
+            Ok(Parsed::Part { line_end }) => {
                 self.cursor.has_part(&head.limits, window.len() - start, line_end)?;
-                None
+                Ok(self.wait(start))
             }
             // An error in a head is told when the head is there, whatever the pieces are.
-            _ => self.cursor.find_head(&head.limits, input, start)?,
+            _ => self.find_head(head, input, start),
+        }
+    }
+
+    /// Searches for the end of a head, and parses it again once it is there.
+    #[cold]
+    fn find_head(
+        &mut self,
+        head: &mut RequestHead,
+        input: &[u8],
+        start: usize,
+    ) -> Result<Step, Rule> {
+        let Some(end) = self.cursor.find_head(&head.limits, input, start)? else {
+            return Ok(self.wait(start));
         };
-        let Some(end) = end else {
-            self.cursor.has_skipped |= start > 0;
-            return Ok(Step::new(start, Event::NeedMore));
-        };
-        match head.parse(&input[..end], start)? {
+        match head.parse_again(&input[..end], start)? {
             Parsed::Whole(end) => Ok(self.begin(head, end)),
             Parsed::Part { .. } => Err(Rule::LineEnd),
         }
+    }
+
+    fn wait(&mut self, start: usize) -> Step {
+        self.cursor.has_skipped |= start > 0;
+        Step::new(start, Event::NeedMore)
     }
 
     #[inline]

@@ -104,6 +104,26 @@ impl Draft<'_> {
         self.line(name, itoa::Buffer::new().format(number).as_bytes());
     }
 
+    fn upgrade(&mut self, protocol: &str) -> Result<(), EncodeError> {
+        if protocol.is_empty() || !is_value(protocol.as_bytes()) {
+            return Err(EncodeError::Value);
+        }
+        self.line("Upgrade", protocol.as_bytes());
+        Ok(())
+    }
+
+    fn connection(&mut self, closes: bool, keeps_alive: bool, upgrades: bool) {
+        let options: &[u8] = match (closes, keeps_alive, upgrades) {
+            (false, false, false) => return,
+            (false, false, true) => b"Upgrade",
+            (true, _, false) => b"close",
+            (true, _, true) => b"close, Upgrade",
+            (false, true, false) => b"keep-alive",
+            (false, true, true) => b"keep-alive, Upgrade",
+        };
+        self.line("Connection", options);
+    }
+
     fn end(&mut self) {
         self.put(b"\r\n");
         self.is_whole = true;

@@ -1,7 +1,7 @@
 //! Requests, as clients and proxies write them.
 
 use super::body::{BodyEncoder, BodyForm};
-use super::{Draft, EncodeError, is_token, is_value};
+use super::{Draft, EncodeError, is_token};
 use crate::head::target::{form_of, is_authority};
 use crate::words::{Asked, Method, Version};
 
@@ -77,10 +77,7 @@ impl<'o> RequestEncoder<'o> {
     ///
     /// The name of the protocol is invalid.
     pub fn upgrade(&mut self, protocol: &str) -> Result<(), EncodeError> {
-        if protocol.is_empty() || !is_value(protocol.as_bytes()) {
-            return Err(EncodeError::Value);
-        }
-        self.draft.line("Upgrade", protocol.as_bytes());
+        self.draft.upgrade(protocol)?;
         self.asked.upgrade = true;
         Ok(())
     }
@@ -132,15 +129,7 @@ impl<'o> RequestEncoder<'o> {
 
     fn end(mut self, form: BodyForm) -> BodyEncoder {
         let Asked { keep_alive, upgrade, .. } = self.asked;
-        let options: Option<&[u8]> = match (keep_alive, upgrade) {
-            (true, false) => None,
-            (true, true) => Some(b"Upgrade"),
-            (false, false) => Some(b"close"),
-            (false, true) => Some(b"close, Upgrade"),
-        };
-        if let Some(options) = options {
-            self.draft.line("Connection", options);
-        }
+        self.draft.connection(!keep_alive, false, upgrade);
         self.draft.end();
         BodyEncoder::new(form, keep_alive)
     }

@@ -29,6 +29,7 @@ pub struct ResponseEncoder<'o> {
     draft: Draft<'o>,
     asked: Asked,
     status: u16,
+    offers: bool,
 }
 
 impl<'o> ResponseEncoder<'o> {
@@ -39,7 +40,7 @@ impl<'o> ResponseEncoder<'o> {
     /// The status is not one of 100 to 599, or a 1xx for a client of HTTP/1.0 (RFC 9110, 15.2).
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, asked: Asked, status: u16) -> Result<Self, EncodeError> {
-        ResponseEncoder::with_reason(out, asked, status, reason(status).as_bytes())
+        ResponseEncoder::start(out, asked, status, reason(status).as_bytes())
     }
 
     /// Appends the status line with another reason, as a proxy does.
@@ -54,12 +55,22 @@ impl<'o> ResponseEncoder<'o> {
         status: u16,
         reason: &[u8],
     ) -> Result<Self, EncodeError> {
+        if !is_value(reason) {
+            return Err(EncodeError::Value);
+        }
+        ResponseEncoder::start(out, asked, status, reason)
+    }
+
+    #[inline]
+    fn start(
+        out: &'o mut Vec<u8>,
+        asked: Asked,
+        status: u16,
+        reason: &[u8],
+    ) -> Result<Self, EncodeError> {
         let is_early = asked.version == Version::Http10 && status < 200;
         if !(100..600).contains(&status) || is_early {
             return Err(EncodeError::Status);
-        }
-        if !is_value(reason) {
-            return Err(EncodeError::Value);
         }
         let mut draft = Draft::new(out);
         draft.put(b"HTTP/1.1 ");
@@ -67,7 +78,7 @@ impl<'o> ResponseEncoder<'o> {
         draft.put(b" ");
         draft.put(reason);
         draft.put(b"\r\n");
-        Ok(ResponseEncoder { draft, asked, status })
+        Ok(ResponseEncoder { draft, asked, status, offers: false })
     }
 
     /// Appends a field.
@@ -84,6 +95,20 @@ impl<'o> ResponseEncoder<'o> {
     /// The connection ends behind this response.
     pub fn close(&mut self) {
         self.asked.keep_alive = false;
+    }
+
+    /// Offers to switch to another protocol with a later request, as a 426 does.
+    ///
+    /// # Errors
+    ///
+    /// The name of the protocol is invalid, or the response is a 1xx.
+    pub fn offer(&mut self, protocol: &str) -> Result<(), EncodeError> {
+        if self.status < 200 {
+            return Err(EncodeError::Status);
+        }
+        self.draft.upgrade(protocol)?;
+        self.offers = true;
+        Ok(())
     }
 
     /// Ends the head. There is no body: the length is 0, but where no length may be (1xx, 204) or
@@ -151,11 +176,8 @@ impl<'o> ResponseEncoder<'o> {
         if self.status != 101 || !self.asked.upgrade {
             return Err(EncodeError::Status);
         }
-        if protocol.is_empty() || !is_value(protocol.as_bytes()) {
-            return Err(EncodeError::Value);
-        }
-        self.draft.line("Connection", b"Upgrade");
-        self.draft.line("Upgrade", protocol.as_bytes());
+        self.draft.upgrade(protocol)?;
+        self.draft.connection(false, false, true);
         self.draft.end();
         Ok(())
     }
@@ -196,12 +218,10 @@ impl<'o> ResponseEncoder<'o> {
 
     fn end(mut self, form: BodyForm) -> BodyEncoder {
         let keeps_alive = self.asked.keep_alive;
-        match self.asked.version {
-            // The head of the response is still to come.
-            _ if self.status < 200 => {}
-            Version::Http11 if !keeps_alive => self.draft.line("Connection", b"close"),
-            Version::Http10 if keeps_alive => self.draft.line("Connection", b"keep-alive"),
-            _ => {}
+        let is_old = self.asked.version == Version::Http10;
+        // Behind a 1xx, the head of the response is still to come.
+        if self.status >= 200 {
+            self.draft.connection(!is_old && !keeps_alive, is_old && keeps_alive, self.offers);
         }
         self.draft.end();
         BodyEncoder::new(form, keeps_alive || self.status < 200)

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::bytes::{elements, is_token};
+use crate::bytes::{decimal, elements, is_token, is_word};
 use crate::error::Rule;
 
 /// A field, as offsets into the bytes that were decoded.
@@ -54,7 +54,7 @@ impl Fields {
     /// Stores what httparse has found in `bytes`, and looks at the end of each line.
     ///
     /// `each` gets the number of a field, its name and its value, if a name that matters has the
-    /// same length.
+    /// same length and first letter.
     #[inline]
     pub(crate) fn store<'b>(
         &mut self,
@@ -70,14 +70,14 @@ impl Fields {
             let (name, value) = (header.name.as_bytes(), header.value);
             let start = at(name);
             // The byte in front of a name is an LF, or there is none in front of the first trailer.
-            ends &= start == 0 || bytes.get(start.wrapping_sub(2)) == Some(&b'\r');
+            ends &= bytes.get(start.wrapping_sub(2)).is_none_or(|byte| *byte == b'\r');
             *field = Field {
                 name: start as u32,
                 name_len: name.len() as u32,
                 value: at(value) as u32,
                 value_len: value.len() as u32,
             };
-            if name.len() < 32 && KNOWN_LENGTHS & 1 << name.len() != 0 {
+            if FIRST_LETTERS.get(name.len()).is_some_and(|letter| *letter == name[0] | 0x20) {
                 each(number as u16, name, value)?;
             }
         }
@@ -110,8 +110,18 @@ impl Fields {
     }
 }
 
-/// Lengths of names that decide about a message, as bits.
-const KNOWN_LENGTHS: u32 = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 14 | 1 << 17;
+/// By the length of a name: the first letter of the name that decides about a message.
+const FIRST_LETTERS: [u8; 18] = {
+    let mut letters = [0; 18];
+    letters[2] = b't'; // te
+    letters[4] = b'h'; // host
+    letters[6] = b'e'; // expect
+    letters[7] = b'u'; // upgrade
+    letters[10] = b'c'; // connection
+    letters[14] = b'c'; // content-length
+    letters[17] = b't'; // transfer-encoding
+    letters
+};
 
 /// No field.
 const NONE: u16 = u16::MAX;
@@ -157,59 +167,67 @@ impl Meaning {
     }
 
     /// Looks at a field.
-    #[inline]
+    ///
+    /// It stands by itself: its words would take all registers of the loop over the fields.
+    #[inline(never)]
     pub(crate) fn see(&mut self, number: u16, name: &[u8], value: &[u8]) -> Result<(), Rule> {
-        match (name.len(), name[0] | 0x20) {
-            (4, b'h') if name.eq_ignore_ascii_case(b"host") => {
+        match name.len() {
+            4 if is_word(name, b"host") => {
                 if self.host != NONE {
                     return Err(Rule::HostRepeated);
                 }
                 self.host = number;
             }
-            (10, b'c') if name.eq_ignore_ascii_case(b"connection") => self.connection(value),
-            (14, b'c') if name.eq_ignore_ascii_case(b"content-length") => {
+            10 if is_word(name, b"connection") => self.connection(value),
+            14 if is_word(name, b"content-length") => {
                 if self.length.is_some() {
                     return Err(Rule::LengthRepeated);
                 }
-                let number = crate::bytes::decimal(value).ok_or(Rule::LengthInvalid)?;
+                let number = decimal(value).ok_or(Rule::LengthInvalid)?;
                 self.length = Some(number.ok_or(Rule::BodyTooLong)?);
             }
-            (17, b't') if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            17 if is_word(name, b"transfer-encoding") => {
                 if self.is_chunked {
                     return Err(Rule::CodingRepeated);
                 }
-                is_chunked(value)?;
+                check_coding(value)?;
                 self.is_chunked = true;
             }
-            (6, b'e') if name.eq_ignore_ascii_case(b"expect") => {
-                let is_known = value.eq_ignore_ascii_case(b"100-continue");
+            6 if is_word(name, b"expect") => {
+                let is_known = is_word(value, b"100-continue");
                 self.expects_continue |= is_known;
                 self.is_other_expected |= !is_known;
             }
-            (7, b'u') if name.eq_ignore_ascii_case(b"upgrade") && self.upgrade == NONE => {
-                self.upgrade = number;
-            }
-            (2, b't') if name.eq_ignore_ascii_case(b"te") => {
-                let is_trailers = |element: &[u8]| element.eq_ignore_ascii_case(b"trailers");
-                self.takes_trailers |= elements(value).any(is_trailers);
+            7 if self.upgrade == NONE && is_word(name, b"upgrade") => self.upgrade = number,
+            2 if is_word(name, b"te") => {
+                self.takes_trailers |= elements(value).any(|element| is_word(element, b"trailers"));
             }
             _ => {}
         }
         Ok(())
     }
 
+    #[inline]
     fn connection(&mut self, value: &[u8]) {
+        match () {
+            () if is_word(value, b"keep-alive") => self.keeps_alive = true,
+            () if is_word(value, b"close") => self.closes = true,
+            () => self.connection_options(value),
+        }
+    }
+
+    fn connection_options(&mut self, value: &[u8]) {
         for option in elements(value) {
-            self.closes |= option.eq_ignore_ascii_case(b"close");
-            self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-            self.upgrades |= option.eq_ignore_ascii_case(b"upgrade");
+            self.closes |= is_word(option, b"close");
+            self.keeps_alive |= is_word(option, b"keep-alive");
+            self.upgrades |= is_word(option, b"upgrade");
         }
     }
 }
 
 /// Whether this Transfer-Encoding is `chunked`, and what is wrong with it if not.
-fn is_chunked(value: &[u8]) -> Result<(), Rule> {
-    let is = |element: &[u8]| element.eq_ignore_ascii_case(b"chunked");
+fn check_coding(value: &[u8]) -> Result<(), Rule> {
+    let is = |element: &[u8]| is_word(element, b"chunked");
     if is(value) {
         return Ok(());
     }

@@ -240,6 +240,12 @@ impl RequestHead {
         }
     }
 
+    /// The same, off the path of heads that come whole.
+    #[inline(never)]
+    pub(crate) fn parse_again(&mut self, bytes: &[u8], start: usize) -> Result<Parsed, Rule> {
+        self.parse(bytes, start)
+    }
+
     #[inline]
     fn accept(
         &mut self,

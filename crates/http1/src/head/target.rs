@@ -62,11 +62,13 @@ pub(crate) fn authority_start(target: &[u8]) -> usize {
 
 #[inline]
 fn is_path_and_query(bytes: &[u8]) -> bool {
-    match bytes.iter().position(|byte| *byte == b'?' || !PATH.has(*byte)) {
-        None => true,
-        Some(at) if bytes[at] == b'?' => QUERY.has_all(&bytes[at + 1..]),
-        Some(_) => false,
-    }
+    // A path may have all bytes of a query but a backslash.
+    PATH.has_all(bytes) || has_query(bytes)
+}
+
+fn has_query(bytes: &[u8]) -> bool {
+    let path = memchr::memchr(b'?', bytes).unwrap_or(bytes.len());
+    PATH.has_all(&bytes[..path]) && QUERY.has_all(&bytes[path..])
 }
 
 /// Whether it is `host` or `host:port`. There is no user name (RFC 9110, 4.2.4) and no empty host
@@ -74,16 +76,22 @@ fn is_path_and_query(bytes: &[u8]) -> bool {
 #[inline]
 pub(crate) fn is_authority(bytes: &[u8], needs_port: bool) -> bool {
     let host = match bytes {
-        [b'[', ..] => match bytes.iter().position(|byte| *byte == b']') {
-            Some(at) if is_ipv6(&bytes[1..at]) => at + 1,
-            _ => return false,
-        },
+        [b'[', ..] => ipv6_len(bytes),
         _ => bytes.iter().position(|byte| !HOST.has(*byte)).unwrap_or(bytes.len()),
     };
     match &bytes[host..] {
-        [] => host > 0 && !needs_port,
-        [b':', port @ ..] => host > 0 && is_port(port),
+        _ if host == 0 => false,
+        [] => !needs_port,
+        [b':', port @ ..] => is_port(port),
         _ => false,
+    }
+}
+
+/// How long the IPv6 address in brackets is that the bytes begin with.
+fn ipv6_len(bytes: &[u8]) -> usize {
+    match bytes.iter().position(|byte| *byte == b']') {
+        Some(at) if is_ipv6(&bytes[1..at]) => at + 1,
+        _ => 0,
     }
 }
 
@@ -93,11 +101,14 @@ fn is_ipv6(bytes: &[u8]) -> bool {
 
 /// Whether it is a number below 65,536 of one to five digits. RFC 3986 also has empty ports, which
 /// nobody sends.
+#[inline]
 fn is_port(digits: &[u8]) -> bool {
-    let number = digits.iter().try_fold(0_u32, |number, digit| {
-        digit.is_ascii_digit().then(|| number * 10 + u32::from(*digit - b'0'))
-    });
-    (1..=5).contains(&digits.len()) && number.is_some_and(|number| number < 65_536)
+    let (mut number, mut is_number) = (0_u32, (1..=5).contains(&digits.len()));
+    for digit in digits {
+        is_number &= digit.is_ascii_digit();
+        number = number.wrapping_mul(10).wrapping_add(u32::from(*digit & 15));
+    }
+    is_number && number < 65_536
 }
 
 #[cfg(test)]
@@ -136,6 +147,10 @@ mod tests {
             (Get, "http://a:65536/", None),
             (Get, "http://a:000080/", None),
             (Get, "http://a:/", None),
+            (Get, "http://[::1]", Some(Absolute)),
+            (Get, "http://[1::2:3]", Some(Absolute)),
+            (Get, "http://[1::2:3", None),
+            (Get, "http://[1::2]3]:4", None),
             (Get, "http://[::1", None),
             (Get, "http://[g::1]/", None),
             (Get, "http://a#b", None),
@@ -146,6 +161,9 @@ mod tests {
             (Options, "**", None),
             (Connect, "a:443", Some(Authority)),
             (Connect, "[::1]:443", Some(Authority)),
+            (Connect, "[::1]", None),
+            (Connect, "a:0", Some(Authority)),
+            (Connect, "a:65535", Some(Authority)),
             (Connect, "a", None),
             (Connect, "a:", None),
             (Connect, ":443", None),

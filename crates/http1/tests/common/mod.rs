@@ -1,6 +1,8 @@
 //! Decoders, driven with every cut of their input.
 #![allow(dead_code, unreachable_pub)] // each test binary uses some of it
 
+pub mod random;
+
 use windlass_http1::{
     Asked, Error, Event, Framing, Limits, Method, RequestDecoder, RequestHead, ResponseDecoder,
     ResponseHead, Rule, Version,
@@ -221,7 +223,7 @@ fn refused(error: Error) -> Seen {
 }
 
 /// Inputs up to this size are cut at every place, longer ones at some.
-const MOST_CUTS: usize = 3000;
+const MOST_CUTS: usize = 1000;
 
 /// What a new decoder says about the input, the same for every way of cutting it.
 pub fn same_at_every_cut<D: Decode>(make: impl Fn() -> D, input: &[u8], ends: bool) -> Vec<Seen> {
