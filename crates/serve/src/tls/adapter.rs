@@ -222,12 +222,8 @@ impl Wire {
     /// Encrypts plain text, at most [`PIECE`] bytes, and appends the records to `out`, behind all
     /// output that waits. Returns how many bytes it took. `None` says that the keys are used up.
     pub(super) fn write(&mut self, parts: &[IoSlice<'_>], out: &mut Vec<u8>) -> Option<usize> {
-        // What waits would count for rustls' limit, and so would an answer to a change of keys,
-        // which rustls keeps until a write.
-        if let WireStage::Begun(connection) = &mut self.stage {
-            let nothing = connection.writer().write(&[]);
-            debug_assert!(nothing.is_ok(), "nothing has failed");
-        }
+        // What waits would count for rustls' limit.
+        self.answer_update();
         self.output(out);
         let WireStage::Begun(connection) = &mut self.stage else { return Some(0) };
         let before = out.len();
@@ -238,6 +234,14 @@ impl Wire {
         // sends an alert in place of data, and nothing after that.
         let is_sent = out.get(before).is_some_and(|kind| *kind != ALERT);
         (taken == 0 || is_sent).then_some(taken)
+    }
+
+    /// Makes output of the answer to a change of keys, which rustls keeps until a write.
+    pub(super) fn answer_update(&mut self) {
+        if let (WireStage::Begun(connection), false) = (&mut self.stage, self.is_closed) {
+            // An error says that the connection has failed: then it answers nothing.
+            let _ = connection.writer().write(&[]);
+        }
     }
 
     pub(super) fn has_output(&self) -> bool {

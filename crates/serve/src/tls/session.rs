@@ -216,7 +216,7 @@ impl Session {
         };
         // The step that failed may have had plain text in front of the error.
         plain += self.wire.read(&mut input[plain..consumed]);
-        self.trim();
+        self.settle();
         Fed { consumed, plain, result }
     }
 
@@ -237,7 +237,7 @@ impl Session {
             }
         };
         self.take_plain(plain);
-        self.trim();
+        self.settle();
         result
     }
 
@@ -391,7 +391,12 @@ impl Session {
         self.failure.as_ref().map_or(Ok(()), |error| Err((**error).clone()))
     }
 
-    fn trim(&mut self) {
+    /// What follows input: answers become output, and long records leave no memory behind.
+    fn settle(&mut self) {
+        // A peer that changes its keys all the time fills no memory: one answer waits.
+        if self.failure.is_none() && !self.wire.has_output() {
+            self.wire.answer_update();
+        }
         let is_idle = self.records.is_between() && !self.is_ahead;
         if is_idle && self.failure.is_none() && !self.wire.has_peer_closed() {
             self.wire.trim(self.records.longest(), self.records.was_split());
@@ -462,6 +467,7 @@ impl Session {
     /// Appends all output for the peer to `out`, and returns how much it was.
     pub fn take_output(&mut self, out: &mut Vec<u8>) -> usize {
         let before = out.len();
+        self.wire.answer_update();
         self.wire.output(out);
         out.len() - before
     }
@@ -491,8 +497,10 @@ impl Session {
     }
 
     /// Changes the keys of both directions: the next output has a `KeyUpdate`, to which the peer
-    /// answers with its next output. rustls does so by itself before keys are used up. Returns
-    /// whether it could: only TLS 1.3 has this, and only in an open session.
+    /// answers. (A `Session` answers at once.) With TLS 1.3 a [`write`](Session::write) does so by
+    /// itself before its keys are used up: AES-GCM's after 2^24 records. Keys of TLS 1.2 cannot
+    /// change: they end the session, with [`TlsError::KeysExhausted`]. Returns whether it could:
+    /// only TLS 1.3 has this, and only in an open session.
     pub fn update_keys(&mut self) -> bool {
         !self.is_closed && self.failure.is_none() && self.wire.update_keys()
     }
