@@ -20,7 +20,7 @@ use windlass_serve::tls::{
     Alert, CertificateProblem, Error, Provider, Tls, TlsBuilder, TlsClient, TlsClientBuilder,
     Version,
 };
-use windlass_serve::{Cause, Phase, Refusal};
+use windlass_serve::{Cause, Phase};
 
 every_kernel! {
     an_echo_passes_and_both_sides_say_that_they_end
@@ -38,7 +38,15 @@ every_kernel! {
     the_first_address_that_answers_is_used
     other_threads_connect_with_tls
     a_socket_that_the_program_has_becomes_a_client
-    what_would_pass_the_session_is_refused
+    a_detach_is_refused
+}
+
+mod files {
+    use super::a_client_sends_a_file_before_it_is_open;
+
+    crate::systems_drivers! {
+        a_client_sends_a_file_before_it_is_open
+    }
 }
 
 fn an_echo_passes_and_both_sides_say_that_they_end<T: Harness>() {
@@ -430,16 +438,25 @@ fn a_socket_that_the_program_has_becomes_a_client<T: Harness>() {
     assert!(matches!(end.cause, Cause::Rejected | Cause::Os(_)), "{end:?}");
 }
 
-fn what_would_pass_the_session_is_refused<T: Harness>() {
+fn a_detach_is_refused<T: Harness>() {
     let mut two = Two::new::<T>(quiet());
     let id = two.connect();
-    let file = || std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
-    for opened in [false, true] {
-        if opened {
-            two.go("it is open", |two| two.opened.contains(&id));
-        }
-        assert!(!two.client.detach(id), "{opened}");
-        let refused = two.client.send_file(id, file(), ..).unwrap_err();
-        assert_eq!(refused.reason, Refusal::Unsupported);
-    }
+    assert!(!two.client.detach(id));
+    two.go("it is open", |two| two.opened.contains(&id));
+    assert!(!two.client.detach(id));
+}
+
+/// What is written before the session is open waits for it, with the files among it.
+fn a_client_sends_a_file_before_it_is_open<T: Harness>() {
+    let mut two = Two::new::<T>(quiet());
+    let id = two.connect();
+    let own = std::env::current_exe().unwrap();
+    let bytes = std::fs::read(&own).unwrap();
+    two.client.write(id, "before").unwrap();
+    let file = std::fs::File::open(&own).unwrap();
+    two.client.send_file(id, file, 5..1_000_000).unwrap();
+    two.client.write(id, vec![7; 200_000]).unwrap();
+    let expected = [b"before", &bytes[5..1_000_000], &[7; 200_000]].concat();
+    two.go("all has come", |two| two.served.len() == expected.len());
+    assert!(two.served == expected);
 }

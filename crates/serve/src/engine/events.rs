@@ -34,8 +34,8 @@ pub(crate) enum Pending {
     Drained(Id),
     LimitReached(Id, Cause),
     ListenerAdded(Box<io::Result<usize>>),
-    /// The part of a file had no bytes.
-    EmptyFile(Id),
+    /// A part of a file with so many bytes was sent, which no operation tells.
+    FileSent(Id, u64),
     Wake(Id),
     Opened(Id, Option<SocketAddr>),
     /// A connection that another loop has accepted, also one of another server.
@@ -185,7 +185,9 @@ impl<S: Default> Engine<S> {
         if index >= MOST {
             return self.take_special(watcher, index, completion);
         }
-        let place = self.table.find(index, completion.source)?;
+        let Some(place) = self.table.find(index, completion.source) else {
+            return self.part_read(watcher, index, completion);
+        };
         let flags = place.flags;
         match place.stage {
             Stage::Handshake => {
@@ -234,7 +236,7 @@ impl<S: Default> Engine<S> {
                             self.count_for_limit(index, data.len());
                         }
                         if flags & CODED != 0 {
-                            return self.decode(index, data);
+                            return self.decode(watcher, index, data);
                         }
                         let data = self.out_of_lease(index, data);
                         self.arrived(index, data)
@@ -248,7 +250,7 @@ impl<S: Default> Engine<S> {
             }
             OpCode::Write => {
                 // A quiet write makes a completion only if it fails.
-                let left = completion.take_buf().len() - completion.bytes();
+                let left = self.left_of_write(index, &mut completion);
                 self.activate(index).unsent += left;
                 self.write_failed(index, completion.error_kind()?);
                 None
@@ -414,10 +416,10 @@ impl<S: Default> Engine<S> {
                 Pending::ListenerAdded(added) => {
                     return Some(Event::ListenerAdded { added: *added });
                 }
-                Pending::EmptyFile(id) if self.table.lives(id) => {
-                    return Some(Event::FileSent { id, len: 0 });
+                Pending::FileSent(id, len) if self.table.lives(id) => {
+                    return Some(Event::FileSent { id, len });
                 }
-                Pending::EmptyFile(_) => {}
+                Pending::FileSent(..) => {}
                 Pending::Opened(id, peer) if self.table.get(id).is_some() => {
                     let origin = Origin { listener: None, peer };
                     self.attached(watcher, id, origin);

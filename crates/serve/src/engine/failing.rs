@@ -117,7 +117,7 @@ impl<S> Engine<S> {
     ) -> Option<Event<S>> {
         match completion.code() {
             OpCode::Write => {
-                let left = completion.take_buf().len() - completion.bytes();
+                let left = self.left_of_write(index, &mut completion);
                 self.activate(index).unsent += left;
             }
             OpCode::SendFile => return self.part_sent(watcher, index, &completion),
@@ -154,14 +154,17 @@ impl<S> Engine<S> {
         resets: bool,
         cause: Cause,
     ) {
+        let end = if resets { None } else { self.last_words(index, cause) };
         if resets {
             reset_at_close(watcher, source);
-        } else if let Some(end) = self.last_words(index, cause) {
+        }
+        if let Some(end) = end {
             self.table.place_mut(index).source = Source::NONE;
             watcher.cancel_all(source);
-            return self.say_last(watcher, source, end);
+            self.say_last(watcher, source, end);
+        } else {
+            watcher.abort(source);
         }
-        watcher.abort(source);
         if self.files_of(index).is_some() {
             self.drop_files(watcher, index);
         }

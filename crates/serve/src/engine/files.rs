@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::{Bound, RangeBounds};
 
 use windlass::driver::Driver;
-use windlass::{Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
+use windlass::{Buf, Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
@@ -56,6 +56,10 @@ impl<S> Engine<S> {
     /// bytes. A connection also ends, with [`Cause::Os`], if the file cannot be read: `EBADF` means
     /// that it is not open for reading.
     ///
+    /// With TLS the engine reads the file ([`Op::read_at`]), at most 64 KiB at once, and encrypts
+    /// each piece when the socket has taken the one before the last. So a file has at most 192 KiB
+    /// of memory, which counts for [`Limits::memory`](crate::Limits::memory).
+    ///
     /// Opening a file can wait for the disk, so it belongs into a [job](Engine::execute). The read
     /// of bytes that the page cache lacks is done by a worker thread, where the system can tell:
     /// see [`Op::send_file`].
@@ -67,7 +71,7 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
     /// - [`Refusal::Files`]: [`Limits::files`](crate::Limits::files) files wait already.
     /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
-    /// - [`Refusal::Unsupported`]: the connection is a session or has TLS, or the watcher runs on a
+    /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher runs on a
     ///   simulation, which has no files of the system. (If the engine has not seen the watcher yet,
     ///   for example on a connection that connects, the connection ends with [`Cause::Rejected`]
     ///   instead.)
@@ -97,8 +101,7 @@ impl<S> Engine<S> {
             return Err(Refusal::Stale);
         }
         let index = id.index();
-        let is_coded = self.table.place(index).flags & CODED != 0;
-        if is_coded || self.table.session(id).is_some() || self.work.has_files == Some(false) {
+        if self.table.session(id).is_some() || self.work.has_files == Some(false) {
             return Err(Refusal::Unsupported);
         }
         self.may_write(index, 0)?;
@@ -126,14 +129,14 @@ impl<S> Engine<S> {
     }
 
     fn queue_file(&mut self, index: u32, file: File, begin: u64, end: u64) {
+        let is_coded = self.table.place(index).flags & CODED != 0;
+        if is_coded {
+            self.queue_text(index);
+        }
         let active = self.activate(index);
         let corked = active.corked;
         let before = active.take_corked();
-        let queued = active.queued;
-        let files = active.files.get_or_insert_with(|| {
-            // Nothing but buffers waited so far.
-            Box::new(Files { memory: queued, ..Files::default() })
-        });
+        let files = active.files_to_fill(is_coded);
         if corked > 0 {
             files.queue.push_back(Piece::Bytes(before));
             files.bytes += corked;
@@ -239,13 +242,17 @@ impl<S> Engine<S> {
         let Some(active) = self.table.active_of(index) else { return false };
         let Some(files) = active.files.as_deref_mut() else { return false };
         if files.current.is_some() {
-            return self.send_part(watcher, index);
+            return match files.is_coded {
+                true => self.read_part(watcher, index),
+                false => self.send_part(watcher, index),
+            };
         }
         match files.queue.front() {
             None => {
                 active.files = None;
                 false
             }
+            Some(Piece::Bytes(_)) if files.is_coded => self.send_text(watcher, index),
             Some(Piece::Bytes(_)) => {
                 let Some(Piece::Bytes(data)) = files.queue.pop_front() else { return false };
                 files.bytes -= data.len();
@@ -264,7 +271,7 @@ impl<S> Engine<S> {
             Some(Piece::File(_, begin, end)) if begin == end => {
                 files.queue.pop_front();
                 files.count -= 1;
-                self.told.pending.push_back(Pending::EmptyFile(self.table.id(index)));
+                self.told.pending.push_back(Pending::FileSent(self.table.id(index), 0));
                 true
             }
             Some(Piece::File(..)) => {
@@ -276,7 +283,8 @@ impl<S> Engine<S> {
                     return false;
                 };
                 let (len, from, in_flight) = (end - begin, begin, false);
-                files.current = Some(Current { file, len, end, from, at: begin, in_flight });
+                let text = Buf::default();
+                files.current = Some(Current { file, len, end, from, at: begin, in_flight, text });
                 true
             }
         }

@@ -301,7 +301,7 @@ impl<S: Default> Engine<S> {
         }
         let Some(handshake) = self.entrance.transports.remove(index) else {
             let is_input = !rest.is_empty() && self.table.lives(id);
-            return if is_input { self.decode(index, rest) } else { None };
+            return if is_input { self.decode(watcher, index, rest) } else { None };
         };
         let origin = handshake.origin;
         if let Some(session) = handshake.into_session() {

@@ -7,7 +7,6 @@ use windlass::{Buf, Op, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
-use crate::parts::files::Files;
 use crate::parts::idle::IdleClock;
 use crate::parts::output::LARGE;
 use crate::parts::table::{ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL};
@@ -375,19 +374,23 @@ impl<S> Engine<S> {
     #[inline]
     pub(crate) fn send<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         let place = self.table.place(index);
-        if place.active == NIL && !self.has_to_say(index) {
+        let (is_coded, is_idle) = (place.flags & CODED != 0, place.active == NIL);
+        let says = is_coded && self.has_to_say(index);
+        if is_idle && !says {
             return;
         }
         self.thaw(index);
         if !self.may_send(index) {
             return self.recharge(index);
         }
-        if self.files_of(index).is_some() && !self.send_files(watcher, index) {
+        if is_coded {
+            if !self.sends_text(watcher, index) {
+                return;
+            }
+        } else if self.files_of(index).is_some() && !self.send_files(watcher, index) {
             return;
         }
-        let place = self.table.place(index);
-        let (source, token) = (place.source, self.token(index));
-        let says = self.has_to_say(index);
+        let (source, token) = (self.table.place(index).source, self.token(index));
         if says {
             self.activate(index);
         }
@@ -400,15 +403,18 @@ impl<S> Engine<S> {
                 let queued = watcher.queued_bytes(source).unwrap_or(0);
                 self.note_progress(watcher, index, queued);
             }
-            let Some(active) = self.table.active_of(index) else { return };
-            let mut data = active.uncork(watcher);
-            if self.table.place(index).flags & CODED != 0 {
-                data = self.encode(index, data);
-            }
+            let data = if is_coded {
+                let Some(data) = self.encode(watcher, index) else { return };
+                data
+            } else {
+                let Some(active) = self.table.active_of(index) else { return };
+                active.uncork(watcher)
+            };
             if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
                 // The watcher's tables or its limit of writes are full, or other code has ended
                 // the source.
-                self.activate(index).unsent += refused.value.into_buf().len();
+                let data = refused.value.into_buf();
+                self.activate(index).unsent += self.unsent_of(index, &data, 0);
                 return self.fail(watcher, index, Cause::Rejected);
             }
             self.counters.writes += 1;
@@ -466,11 +472,17 @@ impl<S> Engine<S> {
             }
             return;
         }
-        if self.files_of(index).is_some_and(Files::is_sending) {
-            // Its completion says that it is sent. No buffer moves before.
-            return self.sweep_later(watcher, index);
+        let mut mark = if flags & FULL != 0 { limits.low } else { 0 };
+        if let Some(files) = self.files_of(index) {
+            mark = files.mark();
+            // The completion of the file says that it is sent, or read: no buffer moves before. The
+            // flush that follows sends what may go already.
+            if files.is_sending()
+                || files.is_coded && watcher.queued_bytes(source).unwrap_or(0) <= mark
+            {
+                return self.sweep_later(watcher, index);
+            }
         }
-        let mark = if flags & FULL != 0 { limits.low } else { 0 };
         if flags & FINISHING == 0 && !self.table.is_draining(index) {
             let drain = watcher.submit(Op::wait_drained(source, mark).token(token)).ok();
             let active = self.activate(index);
@@ -566,10 +578,11 @@ impl<S> Engine<S> {
         let all = u32::try_from(all).unwrap_or(u32::MAX);
         // Held input does not count against the cap. Output of this turn is counted separately,
         // until it waits behind a file: then writes of other threads must know of it.
-        let behind = active.files.as_deref_mut().map_or(0, |files| {
+        let (behind, of_file) = active.files.as_deref_mut().map_or((0, 0), |files| {
             files.corked = active.corked;
-            files.corked
+            (files.corked, files.of_file())
         });
+        let all = all.saturating_add(u32::try_from(of_file).unwrap_or(u32::MAX));
         let capped = u32::try_from(queued + behind).unwrap_or(u32::MAX);
         let all_before = active.charged;
         let capped_before = std::mem::replace(&mut active.capped, capped);

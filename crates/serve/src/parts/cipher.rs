@@ -14,7 +14,6 @@ pub(crate) use none::{
 mod none {
     use std::convert::Infallible;
     use std::fmt;
-    use std::io::IoSlice;
 
     use windlass::Buf;
 
@@ -87,15 +86,23 @@ mod none {
             match self.0 {}
         }
 
-        pub(crate) fn feed_buf(&mut self, _: Buf) -> (Buf, Result<(), NoFailure>) {
+        pub(crate) fn feed_in_place(&mut self, _: Buf) -> (Buf, Result<(), NoFailure>) {
             match self.0 {}
         }
 
-        pub(crate) fn write(
-            &mut self,
-            _: &[IoSlice<'_>],
-            _: &mut Vec<u8>,
-        ) -> Result<usize, NoFailure> {
+        pub(crate) fn plain_len(&self) -> usize {
+            match self.0 {}
+        }
+
+        pub(crate) fn read_plain(&mut self, _: &mut [u8]) -> usize {
+            match self.0 {}
+        }
+
+        pub(crate) fn seal(&mut self, _: &[u8], _: &mut [u8]) -> Result<(usize, usize), NoFailure> {
+            match self.0 {}
+        }
+
+        pub(crate) fn text_behind(&self, _: &Buf, _: usize) -> usize {
             match self.0 {}
         }
 

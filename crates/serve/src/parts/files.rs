@@ -1,9 +1,19 @@
 //! The files that wait for a connection, and the bytes between them.
+//!
+//! A connection with TLS has its waiting text here, too, also without files: text that its socket
+//! does not take is not encrypted far ahead.
 
 use std::collections::VecDeque;
 use std::fs::File;
 
 use windlass::{Buf, Source};
+
+/// The most text that is encrypted at once, and the most of a file that is read at once for that.
+pub(crate) const PIECE: usize = 64 << 10;
+
+/// A connection with TLS encrypts a further piece while at most so many bytes of records wait for
+/// the socket.
+pub(crate) const AHEAD: usize = 64 << 10;
 
 /// Output that waits for a file before it, or is one.
 pub(crate) enum Piece {
@@ -20,9 +30,12 @@ pub(crate) struct Current {
     pub(crate) end: u64,
     /// Where the operation in flight begins.
     pub(crate) from: u64,
-    /// Where it ends; where the next one begins if none is in flight.
+    /// Where it ends; where the next one begins if none is in flight. Of a read that is in flight
+    /// for TLS, where it begins.
     pub(crate) at: u64,
     pub(crate) in_flight: bool,
+    /// The memory for its text, between two reads for TLS.
+    pub(crate) text: Buf,
 }
 
 /// The files that wait for a connection to send them, and the bytes between them.
@@ -40,9 +53,22 @@ pub(crate) struct Files {
     pub(crate) memory: usize,
     /// How many corked bytes, which wait behind all files, count against the connection's cap.
     pub(crate) corked: usize,
+    /// Whether the bytes are text that is to be encrypted.
+    pub(crate) is_coded: bool,
+    /// How much of the first buffer is encrypted.
+    front: usize,
+    /// How much of the text in front of the next file the program knows by `prewrite`.
+    told: usize,
+    /// How much memory the file has that is read to be encrypted.
+    of_file: usize,
 }
 
 impl Files {
+    /// So many bytes wait at the watcher.
+    pub(crate) fn new(memory: usize, is_coded: bool) -> Files {
+        Files { memory, is_coded, ..Files::default() }
+    }
+
     /// How many bytes wait besides those at the watcher.
     pub(crate) fn outside(&self) -> usize {
         self.bytes.saturating_add(usize::try_from(self.rest).unwrap_or(usize::MAX / 2))
@@ -56,19 +82,22 @@ impl Files {
     /// How many bytes wait, of which the watcher has `queued`.
     pub(crate) fn look(&mut self, queued: usize) -> usize {
         // A file is submitted when the watcher has nothing else, and nothing behind it.
-        self.memory = self.bytes + if self.is_sending() { 0 } else { queued };
+        let is_of_file = if self.is_coded { self.current.is_some() } else { self.is_sending() };
+        self.memory = self.bytes + if is_of_file { 0 } else { queued };
+        self.of_file = if self.is_coded && is_of_file { PIECE + queued } else { 0 };
         self.outside().saturating_add(queued)
     }
 
     /// Drops what waits behind the file in flight. Returns how many bytes that was.
     pub(crate) fn drop_queue(&mut self) -> usize {
         // What is left of the file in flight is counted when the answer comes.
-        let left = self.current.as_ref().filter(|current| current.in_flight);
+        let left = self.current.as_ref().filter(|current| current.in_flight && !self.is_coded);
         let left = left.map_or(0, |current| current.end - current.at);
         self.rest -= left;
         let dropped = self.outside();
         self.queue.clear();
         (self.bytes, self.rest, self.memory, self.corked) = (0, left, 0, 0);
+        (self.front, self.told, self.of_file) = (0, 0, 0);
         self.count = usize::from(self.current.is_some());
         dropped
     }
@@ -78,11 +107,76 @@ impl Files {
         if self.current.is_some() {
             return 0;
         }
+        if self.count == 0 {
+            return self.bytes + corked - self.told;
+        }
         let mut sum = 0;
         for piece in &self.queue {
-            let Piece::Bytes(data) = piece else { return sum };
+            let Piece::Bytes(data) = piece else { break };
             sum += data.len();
         }
-        sum + corked
+        sum.saturating_sub(self.front + self.told)
+    }
+
+    /// The program knows of all text that is in front of the next file.
+    pub(crate) fn tell(&mut self) {
+        self.told += self.sendable(0);
+    }
+
+    /// How many bytes count for the memory of the server, and neither for the cap nor for the
+    /// marks: those of a file that is encrypted.
+    pub(crate) fn of_file(&self) -> usize {
+        self.of_file
+    }
+
+    /// Puts text behind all that waits.
+    pub(crate) fn push_text(&mut self, data: Buf) {
+        self.bytes += data.len();
+        self.memory += data.len();
+        // A list would be searched again for each piece.
+        self.queue.extend(data.into_parts().filter(|part| !part.is_empty()).map(Piece::Bytes));
+    }
+
+    /// The next text in front of the next file, at most a piece of it. It becomes one in `scratch`,
+    /// which is empty, if several buffers have it.
+    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        let mut skip = self.front;
+        for piece in &self.queue {
+            let Piece::Bytes(data) = piece else { break };
+            let bytes = &data[std::mem::take(&mut skip)..];
+            if scratch.is_empty() && bytes.len() >= PIECE {
+                return &bytes[..PIECE];
+            }
+            let count = bytes.len().min(PIECE - scratch.len());
+            scratch.extend_from_slice(&bytes[..count]);
+            if scratch.len() == PIECE {
+                break;
+            }
+        }
+        scratch
+    }
+
+    /// Forgets the first bytes of text, which are encrypted.
+    pub(crate) fn pass(&mut self, count: usize) {
+        self.bytes -= count;
+        self.front += count;
+        self.told = self.told.saturating_sub(count);
+        while let Some(Piece::Bytes(data)) = self.queue.front()
+            && data.len() <= self.front
+        {
+            self.front -= data.len();
+            self.queue.pop_front();
+        }
+    }
+
+    /// How many bytes may wait at the watcher when the next piece goes there.
+    pub(crate) fn mark(&self) -> usize {
+        let is_at_file = matches!(self.queue.front(), Some(Piece::File(..)));
+        match &self.current {
+            Some(current) if self.is_coded && current.at < current.end => AHEAD,
+            None if self.is_coded && !is_at_file => AHEAD,
+            // The last bytes of the file before, or those in front of the next one.
+            _ => 0,
+        }
     }
 }

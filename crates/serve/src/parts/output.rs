@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use windlass::driver::Driver;
 use windlass::{Buf, Watcher};
 
+use crate::parts::files::Files;
 use crate::parts::kept::KeptInput;
 use crate::parts::table::Active;
 
@@ -84,6 +85,33 @@ impl Active {
             return self.parts.pop().unwrap_or_default();
         }
         Buf::list(self.parts.drain(..))
+    }
+
+    /// All that was written in this turn, as one text: in `scratch`, which is empty, if several
+    /// buffers have it.
+    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        match &self.parts[..] {
+            [] => &self.copied,
+            [one] if self.copied.is_empty() && one.parts().len() == 1 => &one.parts()[0],
+            parts => {
+                parts.iter().flat_map(Buf::parts).for_each(|part| scratch.extend_from_slice(part));
+                scratch.extend_from_slice(&self.copied);
+                scratch
+            }
+        }
+    }
+
+    /// Forgets all that was written in this turn: it is encrypted.
+    pub(crate) fn forget_text(&mut self) {
+        self.parts.clear();
+        self.copied.clear();
+        self.corked = 0;
+    }
+
+    /// What waits behind the bytes at the watcher, made where there is nothing.
+    pub(crate) fn files_to_fill(&mut self, is_coded: bool) -> &mut Files {
+        let queued = self.queued;
+        self.files.get_or_insert_with(|| Box::new(Files::new(queued, is_coded)))
     }
 
     /// Drops all that was written in this turn and what is held back of the input, because the

@@ -386,6 +386,8 @@ pub(crate) struct Transports {
     handshakes: HashMap<u32, Handshake>,
     /// The sessions of open connections, by their places.
     sessions: Vec<Option<Box<Session>>>,
+    /// Memory in which text of several buffers becomes one.
+    scratch: Vec<u8>,
 }
 
 impl Transports {
@@ -427,6 +429,13 @@ impl Transports {
         let open = self.sessions.get_mut(index as usize).and_then(Option::take);
         let session = open.or_else(|| self.remove(index)?.into_session())?;
         session.failure().cloned().map(Box::new)
+    }
+
+    /// The session of a connection, and memory for its text.
+    pub(crate) fn coder(&mut self, index: u32) -> Option<(&mut Session, &mut Vec<u8>)> {
+        let session = self.sessions.get_mut(index as usize)?.as_deref_mut()?;
+        self.scratch.clear();
+        Some((session, &mut self.scratch))
     }
 
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {

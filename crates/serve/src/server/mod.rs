@@ -267,6 +267,15 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// # What output costs
+    /// - What a turn writes becomes records of 16 KiB, of which only the last one is shorter. Each
+    ///   connection encrypts for itself: plain connections share the bytes of a broadcast, and a
+    ///   thousand connections with TLS encrypt and copy them a thousand times.
+    /// - Text that a socket does not take waits as text. Of each connection at most 128 KiB are
+    ///   encrypted ahead. Bytes that wait count once, for all limits: as text, or as the records in
+    ///   its place, which have up to 29 bytes more each. A callback gets the numbers of text.
+    /// - [Files](crate::Conn::send_file) are read and encrypted in pieces of 64 KiB.
+    ///
     /// # Panics
     /// If no address was added before.
     #[cfg(feature = "tls")]

@@ -26,6 +26,12 @@ use rustls::{
 /// four records of full size.
 const PIECE: usize = 64 << 10;
 
+/// The text of a full record.
+const RECORD: usize = 16 << 10;
+
+/// No suite adds more bytes to a record: a header, the nonce of TLS 1.2, the kind and the tag.
+const OVERHEAD: usize = 5 + 8 + 1 + 16;
+
 /// The buffer for records that rustls has between two records.
 pub(super) const READ_SIZE: usize = 4096;
 
@@ -79,6 +85,19 @@ fn process(connection: &mut Connection, is_closed: bool) -> Result<IoState, Erro
         return catch_unwind(process).unwrap_or_else(|_| Err(unknown()));
     }
     connection.process_new_packets()
+}
+
+/// Whether a write was sent: a connection of TLS 1.2 whose keys are used up says that it took all,
+/// and drops it. It sends an alert in place of data, and nothing after that.
+fn is_sent(taken: usize, first: Option<&u8>) -> bool {
+    taken == 0 || first.is_some_and(|kind| *kind != ALERT)
+}
+
+/// How many of `len` bytes of text fit into `room` bytes of records, of which only the last one is
+/// shorter than a full one.
+fn fitting(len: usize, room: usize) -> usize {
+    let whole = |bytes: usize| bytes + bytes.div_ceil(RECORD) * OVERHEAD;
+    if whole(len) <= room { len } else { room / whole(RECORD) * RECORD }
 }
 
 impl Wire {
@@ -230,10 +249,26 @@ impl Wire {
         let taken = connection.writer().write_vectored(parts).unwrap_or(0);
         debug_assert!(taken <= PIECE);
         self.output(out);
-        // A connection of TLS 1.2 whose keys are used up says that it took all, and drops it: it
-        // sends an alert in place of data, and nothing after that.
-        let is_sent = out.get(before).is_some_and(|kind| *kind != ALERT);
-        (taken == 0 || is_sent).then_some(taken)
+        is_sent(taken, out.get(before)).then_some(taken)
+    }
+
+    /// As `write`, into the space at hand: as many whole records as it has room for, behind all
+    /// output that waits. Returns how many bytes it took, and how many it has put there.
+    pub(super) fn seal(&mut self, text: &[u8], space: &mut [u8]) -> Option<(usize, usize)> {
+        self.answer_update();
+        let before = self.output_to(space);
+        let WireStage::Begun(connection) = &mut self.stage else { return Some((0, before)) };
+        let most = match connection.wants_write() {
+            true => 0, // there is no room even for what waits
+            false => fitting(text.len().min(PIECE), space.len() - before),
+        };
+        if most == 0 {
+            return Some((0, before));
+        }
+        let taken = connection.writer().write(&text[..most]).unwrap_or(0);
+        let len = before + self.output_to(&mut space[before..]);
+        debug_assert!(!self.has_output());
+        is_sent(taken, space[..len].get(before)).then_some((taken, len))
     }
 
     /// Makes output of the answer to a change of keys, which rustls keeps until a write.
@@ -265,6 +300,18 @@ impl Wire {
             WireStage::Refused(waiting, _) => out.append(waiting),
             WireStage::Hello(_) | WireStage::Asked(..) => {}
         }
+    }
+
+    /// Moves output that waits into a space, as much as there is room for. Returns how much.
+    fn output_to(&mut self, space: &mut [u8]) -> usize {
+        let WireStage::Begun(connection) = &mut self.stage else { return 0 };
+        let (room, mut left) = (space.len(), space);
+        while !left.is_empty() && connection.wants_write() {
+            if connection.write_tls(&mut left).is_err() {
+                break; // a slice takes what it has room for
+            }
+        }
+        room - left.len()
     }
 
     pub(super) fn close(&mut self) {

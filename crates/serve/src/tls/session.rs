@@ -17,6 +17,9 @@ use super::verifier;
 /// What rustls says if there is no certificate for the name that a client asks for.
 const NO_CERTIFICATE_FOUND: &str = "no server certificate chain resolved";
 
+/// The kind of a record with text. TLS 1.3 gives it to all encrypted records.
+const TEXT: u8 = 23;
+
 /// One end of a connection with TLS: bytes in, bytes out, and no I/O.
 ///
 /// - What the peer sends goes into [`feed`](Session::feed), in pieces of any size. Its plain text
@@ -249,7 +252,18 @@ impl Session {
     ///
     /// The plain text is whole also if the session has failed.
     pub fn feed_buf(&mut self, input: Buf) -> (Buf, Result<(), TlsError>) {
-        let (plain, result) = match input.into_lease_mut() {
+        let (plain, result) = self.feed_in_place(input);
+        if self.plain_len() == 0 {
+            return (plain, result);
+        }
+        let mut rest = Vec::new();
+        self.take_plain(&mut rest);
+        (Buf::list([plain, Buf::from(rest)]), result)
+    }
+
+    /// As `feed_buf`, without the second part: that waits.
+    pub(crate) fn feed_in_place(&mut self, input: Buf) -> (Buf, Result<(), TlsError>) {
+        match input.into_lease_mut() {
             Ok(mut lease) => {
                 let fed = self.feed(&mut lease);
                 (Buf::from(lease).slice(..fed.plain), fed.result)
@@ -260,13 +274,12 @@ impl Session {
                 bytes.truncate(fed.plain);
                 (Buf::from(bytes), fed.result)
             }
-        };
-        if self.plain_len() == 0 {
-            return (plain, result);
         }
-        let mut rest = Vec::new();
-        self.take_plain(&mut rest);
-        (Buf::list([plain, Buf::from(rest)]), result)
+    }
+
+    /// Reads plain text that waits, as much as there is room for. Returns how much.
+    pub(crate) fn read_plain(&mut self, into: &mut [u8]) -> usize {
+        self.wire.read(into)
     }
 
     /// Takes bytes of the peer until the handshake is done. Returns how many it took. What is
@@ -440,6 +453,52 @@ impl Session {
             Some(taken) => Ok(taken),
             None => Err(self.fail(TlsError::KeysExhausted)),
         }
+    }
+
+    /// Encrypts plain text into a space: as many whole records as it has room for, behind all
+    /// output that waits. Returns how many bytes it took, and how many it has put into the space.
+    ///
+    /// # Errors
+    /// As for [`write`](Session::write). With [`TlsError::KeysExhausted`] what waited is lost, too.
+    pub(crate) fn seal(
+        &mut self,
+        text: &[u8],
+        space: &mut [u8],
+    ) -> Result<(usize, usize), TlsError> {
+        if !text.is_empty() {
+            self.check()?;
+            if self.is_closed {
+                return Err(TlsError::Closed);
+            }
+            if self.wire.is_handshaking() {
+                return Err(TlsError::Handshaking);
+            }
+        }
+        self.wire.seal(text, space).ok_or_else(|| self.fail(TlsError::KeysExhausted))
+    }
+
+    /// How many bytes of text are in the records of an output that ends behind byte `from`. Changes
+    /// of keys and alerts, which look like text in TLS 1.3, count with their few bytes.
+    pub(crate) fn text_behind(&self, output: &Buf, from: usize) -> usize {
+        let overhead = match self.wire.suite() {
+            _ if self.version() == Some(Version::Tls13) => 17,
+            Some(suite) if format!("{suite:?}").contains("GCM") => 24,
+            _ => 16,
+        };
+        let (mut records, mut at, mut text) = (Records::default(), 0, 0);
+        for part in output.parts() {
+            let mut left = &**part;
+            while !left.is_empty() {
+                let count = records.piece(left);
+                records.pass(&left[..count]);
+                (at, left) = (at + count, &left[count..]);
+                if records.is_between() && at > from && records.header()[0] == TEXT {
+                    let len = u16::from_be_bytes([records.header()[3], records.header()[4]]);
+                    text += usize::from(len).saturating_sub(overhead);
+                }
+            }
+        }
+        text
     }
 
     /// Encrypts plain text of any length, and appends the records to `out`, behind all output that

@@ -70,8 +70,9 @@ pub enum Event<S> {
         /// that the engine took and has not handed back. The engine cancels writes in flight and
         /// waits for their answers, so the number is exact. It is too high, and never too low, if
         /// the kernel does not answer within 100 ms, and after [`Engine::end`], which does not
-        /// wait. Then it counts all bytes of the writes without an answer. Behind TLS, what was
-        /// encrypted counts as such.
+        /// wait. Then it counts all bytes of the writes without an answer. With TLS it counts
+        /// text: that of each record that the kernel has not taken whole, and what was not
+        /// encrypted. Only writes without an answer count with the bytes of their records.
         ///
         /// If there are any, the peer gets a reset and no end of file (over TCP), and bytes that
         /// the kernel has taken can get lost, too.

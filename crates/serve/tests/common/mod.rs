@@ -7,6 +7,8 @@ pub mod hosts;
 pub mod refusing;
 #[cfg(unix)]
 pub mod scene;
+#[cfg(feature = "ring")]
+pub mod secure;
 pub mod turns;
 
 use std::collections::HashMap;

@@ -4,6 +4,7 @@
 //! test. In a simulation both are on one watcher. What the handlers note wakes the watcher of the
 //! test, so that nothing polls.
 
+use std::io::{Read, Write};
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::mpsc::{Receiver, channel};
@@ -27,6 +28,17 @@ pub trait Mode {
     const MODE: IoMode;
     /// The module that holds the stamps of this mode.
     const MODULE: &'static str;
+    /// Whether the connections have TLS.
+    const TLS: bool = false;
+}
+
+/// A mode in which the connections have TLS.
+pub struct WithTls<M>(PhantomData<M>);
+
+impl<M: Mode> Mode for WithTls<M> {
+    const MODE: IoMode = M::MODE;
+    const MODULE: &'static str = M::MODULE;
+    const TLS: bool = true;
 }
 
 macro_rules! mode {
@@ -69,6 +81,8 @@ pub enum Place<H: Handler> {
 pub trait Setting: Harness {
     /// The mode; `None` in a simulation.
     const MODE: Option<IoMode>;
+    /// Whether the connections have TLS.
+    const TLS: bool = false;
     /// The modules that hold the stamps of this setting.
     fn module() -> String;
 
@@ -83,6 +97,7 @@ pub trait Setting: Harness {
 
 impl<T: System, M: Mode> Setting for In<T, M> {
     const MODE: Option<IoMode> = Some(M::MODE);
+    const TLS: bool = M::TLS;
 
     fn module() -> String {
         format!("{}::{}", T::NAME, M::MODULE)
@@ -155,6 +170,35 @@ macro_rules! systems_modes {
         $crate::modes! { #[cfg(target_os = "linux")] uring Uring: $($body)* }
         $crate::modes! { #[cfg(windlass_kqueue)] kqueue Kqueue: $($body)* }
         $crate::modes! { #[cfg(unix)] poll Poll: $($body)* }
+    };
+}
+
+/// Stamps tests for TLS: for each driver of the system in one mode, and for each mode.
+#[macro_export]
+macro_rules! secure_modes {
+    ($($body:ident)*) => {
+        #[cfg(feature = "ring")]
+        mod tls {
+            $crate::secure_mode! { #[cfg(target_os = "linux")] epoll Epoll Looped: $($body)* }
+            $crate::secure_mode! { #[cfg(target_os = "linux")] uring Uring Threaded: $($body)* }
+            $crate::secure_mode! { #[cfg(windlass_kqueue)] kqueue Kqueue Threaded: $($body)* }
+            $crate::secure_mode! { #[cfg(unix)] poll Poll Mixed: $($body)* }
+        }
+    };
+}
+
+/// Stamps tests for TLS on one driver in one mode.
+#[macro_export]
+macro_rules! secure_mode {
+    (#[$cfg:meta] $driver:ident $harness:ident $mode:ident: $($body:ident)*) => {
+        #[$cfg]
+        mod $driver {
+            $(#[test]
+            fn $body() {
+                use $crate::common::{$harness, scene::{In, WithTls, $mode}};
+                $crate::$body::<In<$harness, WithTls<$mode>>>();
+            })*
+        }
     };
 }
 
@@ -240,6 +284,11 @@ impl<E> News<E> {
     }
 }
 
+/// A connection of a client that blocks.
+pub trait Duplex: Read + Write {}
+
+impl<T: Read + Write> Duplex for T {}
+
 /// What makes the handlers of a scene.
 pub type Make<H> = Box<dyn Fn(usize) -> H + Send + Sync>;
 
@@ -252,6 +301,9 @@ pub struct Scene<D: Driver, H: Handler, E> {
     pub news: News<E>,
     /// Completions of no client and no server.
     pub others: Vec<Completion>,
+    /// The sessions of the clients, if the connections have TLS.
+    #[cfg(feature = "ring")]
+    pub secured: Option<super::secure::Secured>,
     place: Place<H>,
     report: Option<Report>,
 }
@@ -272,7 +324,15 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
         let for_handlers = news.clone();
         let make: Make<H> = Box::new(move |_| make(for_handlers.clone()));
         let bounded = Config::new().recv_buffer(SYSTEM_BUFFER).send_buffer(SYSTEM_BUFFER);
-        let place = T::start(set(Server::new(make).config(bounded)), &mut watcher);
+        let server = set(Server::new(make).config(bounded));
+        #[cfg(feature = "ring")]
+        let (server, secured) = if T::TLS {
+            let (tls, client) = super::secure::settings();
+            (server.tls(tls), Some(super::secure::Secured::new(client)))
+        } else {
+            (server, None)
+        };
+        let place = T::start(server, &mut watcher);
         let mut done = Completions::new();
         let begin = Instant::now();
         let (remote, addresses) = loop {
@@ -285,7 +345,18 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
         };
         let clients = Clients::default();
         let (others, report) = (Vec::new(), None);
-        Scene { watcher, clients, addresses, remote, news, others, place, report }
+        Scene {
+            watcher,
+            clients,
+            addresses,
+            remote,
+            news,
+            others,
+            #[cfg(feature = "ring")]
+            secured,
+            place,
+            report,
+        }
     }
 
     /// Whether the server runs on the watcher of the test, in virtual time.
@@ -309,16 +380,42 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
         let options = ConnectOptions::default().token(CLIENT);
         let (source, _) = self.watcher.connect([address], options).expect("a source");
         self.clients.all.insert(source, Client::default());
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            secured.begin(source);
+        }
         source
+    }
+
+    /// A client for a thread of its own, which may block.
+    pub fn blocking_client(&self) -> Box<dyn FnOnce() -> Box<dyn Duplex> + Send> {
+        let address = self.addresses[0].ip().expect("an address of IP");
+        #[cfg(feature = "ring")]
+        let tls = self.secured.as_ref().map(|secured| secured.tls.clone());
+        Box::new(move || {
+            #[cfg(feature = "ring")]
+            if let Some(tls) = tls {
+                return Box::new(super::secure::Blocking::connect(address, &tls));
+            }
+            Box::new(std::net::TcpStream::connect(address).expect("a server"))
+        })
     }
 
     /// A client says something.
     pub fn say(&mut self, client: Source, what: impl Into<Buf>) {
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            return secured.say(&mut self.watcher, client, what.into());
+        }
         self.submit(client, Op::write(client, what));
     }
 
     /// A client ends its side.
     pub fn finish(&mut self, client: Source) {
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            secured.finish(&mut self.watcher, client);
+        }
         self.submit(client, Op::shutdown(client));
     }
 
@@ -380,13 +477,51 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
                 Place::There(_) => Some(c),
             };
             match client {
-                Some(c) if c.token == CLIENT => self.clients.take(&mut self.watcher, c),
+                Some(c) if c.token == CLIENT => self.take(c),
                 other => self.others.extend(other),
             }
         }
         if let Place::Here(running) = &mut self.place {
             running.turn(&mut self.watcher);
         }
+    }
+
+    /// The records of a text of a client, which does not say them.
+    #[cfg(feature = "ring")]
+    pub fn encrypt(&mut self, client: Source, text: &[u8]) -> Vec<u8> {
+        let session = self.secured.as_mut().expect("it has TLS").session(client);
+        let mut records = Vec::new();
+        session.write_all(text, &mut records).expect("it is open");
+        records
+    }
+
+    /// Whether the session of a client is open.
+    #[cfg(feature = "ring")]
+    pub fn is_secured(&mut self, client: Source) -> bool {
+        self.secured.as_mut().expect("it has TLS").session(client).is_open()
+    }
+
+    /// A client says records.
+    pub fn say_raw(&mut self, client: Source, records: Vec<u8>) {
+        self.submit(client, Op::write(client, records));
+    }
+
+    /// A client ends its side of the connection below.
+    pub fn cut(&mut self, client: Source) {
+        self.submit(client, Op::shutdown(client));
+    }
+
+    /// Takes a completion of a client.
+    fn take(&mut self, c: Completion) {
+        #[cfg(feature = "ring")]
+        let c = match (&mut self.secured, self.clients.all.get_mut(&c.source)) {
+            (Some(secured), Some(client)) => match secured.take(&mut self.watcher, client, c) {
+                Some(c) => c,
+                None => return,
+            },
+            _ => c,
+        };
+        self.clients.take(&mut self.watcher, c);
     }
 
     /// Whether the server is over.

@@ -203,7 +203,7 @@ impl<D: Driver> Two<D> {
                     let end = End { id, cause, phase, unsent, tls_error };
                     assert!(self.ends.insert(id, end).is_none(), "it ends again");
                 }
-                Event::Drained { .. } | Event::Eof { .. } => {}
+                Event::Drained { .. } | Event::Eof { .. } | Event::FileSent { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
