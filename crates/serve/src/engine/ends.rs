@@ -242,6 +242,7 @@ impl<S> Engine<S> {
                     (active.held_bytes, active.queued, active.by_program) = (0, 0, 0);
                 }
                 self.recharge(index);
+                self.keep_session(index);
                 self.let_go(index);
                 let eof =
                     flags & ENDED != 0 || undelivered.last().is_some_and(|last| last.is_empty());

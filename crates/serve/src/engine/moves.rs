@@ -11,8 +11,8 @@ use crate::handles::threads::Rest;
 use crate::inbox::Command;
 use crate::log::LogEvent;
 use crate::parts::deadlines::Kind;
-use crate::parts::moves::{Move, Moved, Owed, Pack, Parts};
-use crate::parts::table::{CODED, CONNECTING, ENDED, FULL, HELD, PAUSED, Place, WOKEN};
+use crate::parts::moves::{Departed, Move, Moved, Owed, Pack, Parts};
+use crate::parts::table::{CODED, CONNECTING, ENDED, FULL, HELD, PAUSED, WOKEN};
 use crate::stage::Step;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -21,14 +21,13 @@ impl<S> Engine<S> {
     /// Lets a connection move; false for a stale id, and on an engine that is no thread of a
     /// connection.
     pub(crate) fn let_move(&mut self, id: Id, pack: Pack<S>) -> bool {
-        // A session of a bound socket has no descriptor of its own, and a session of TLS does not
-        // go along.
-        let stays = |place: &Place<S>| place.flags & CODED != 0;
-        if !self.leaving.is_thread || self.table.unless_session(id).is_none_or(stays) {
+        // A session of a bound socket has no descriptor of its own.
+        if !self.leaving.is_thread || self.table.unless_session(id).is_none() {
             return false;
         }
         if self.leaving.moves.iter().all(|one| one.id != id) {
-            self.leaving.moves.push(Move { id, pack, begun: None, owed: Owed::default() });
+            let owed = Owed::default();
+            self.leaving.moves.push(Move { id, pack, begun: None, owed, session: None });
         }
         true
     }
@@ -144,6 +143,15 @@ impl<S> Engine<S> {
         owed.map(|owed| owed.close = true).is_some()
     }
 
+    /// Keeps the session of a connection whose descriptor leaves for a move.
+    pub(crate) fn keep_session(&mut self, index: u32) {
+        let id = self.table.id(index);
+        let session = self.entrance.transports.take_session(index);
+        if let Some(one) = self.leaving.moves.iter_mut().find(|one| one.id == id) {
+            one.session = session;
+        }
+    }
+
     /// A connection has left. Its place still says what it is owed.
     pub(crate) fn note_owed(&mut self, id: Id) {
         let flags = self.table.place(id.index()).flags;
@@ -153,12 +161,10 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Forgets a connection that has ended or was detached. `Some` if it is to move: how to make
-    /// its state one for another thread, whether its program knows the end of the input, and what
-    /// it is owed.
-    pub(crate) fn take_move(&mut self, id: Id) -> Option<(Pack<S>, bool, Owed)> {
+    /// Forgets a connection that has ended or was detached. `Some` if it is to move.
+    pub(crate) fn take_move(&mut self, id: Id) -> Option<Departed<S>> {
         let at = self.leaving.moves.iter().position(|one| one.id == id)?;
-        let Move { pack, begun, mut owed, .. } = self.leaving.moves.swap_remove(at);
+        let Move { pack, begun, mut owed, session, .. } = self.leaving.moves.swap_remove(at);
         let ended = begun?;
         // The id is stale: what other threads have asked for is here, and they ask for no more.
         for pending in &self.told.pending {
@@ -172,7 +178,7 @@ impl<S> Engine<S> {
             owed.wake |= inbox.waking.contains(&id.number());
             owed.close |= inbox.closing.contains(&id.number());
         }
-        Some((pack, ended, owed))
+        Some(Departed { pack, ended, owed, session })
     }
 
     /// Counts a move, which was counted as a detach.
@@ -199,16 +205,20 @@ impl<S> Engine<S> {
         moved: Parts,
         state: S,
     ) -> Result<Id, S> {
-        let Parts { from, handle, undelivered, ended, owed } = moved;
+        let Parts { from, handle, undelivered, ended, owed, session } = moved;
         if !self.table.has_room() {
             self.count_load(-1);
             return Err(state);
         }
         let source = watcher.attach(handle).unwrap_or(Source::NONE);
-        let flags = if ended { ENDED } else { 0 };
+        let coded = if session.is_some() { CODED } else { 0 };
+        let flags = coded | if ended { ENDED } else { 0 };
         let Some(id) = self.table.insert(source, flags, Some(state)) else {
             unreachable!("there is room")
         };
+        if let Some(session) = session {
+            self.entrance.transports.keep_session(id.index(), session);
+        }
         if !undelivered.is_empty() {
             self.table.place_mut(id.index()).flags |= HELD;
             let active = self.activate(id.index());
@@ -420,7 +430,7 @@ mod tests {
             }
             while !matches!(engine.next_event(&mut watcher), Some(Event::Detached { .. })) {}
             assert!(!remote.wake(id) && !remote.close(id), "it is stale");
-            let (_, _, owed) = engine.take_move(id).expect("it moves");
+            let owed = engine.take_move(id).expect("it moves").owed;
             assert!(owed.wake && owed.close && owed.drained, "by a thread: {by_thread}");
         }
     }

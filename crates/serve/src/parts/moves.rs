@@ -4,6 +4,7 @@ use std::any::Any;
 
 use windlass::{Buf, Handle};
 
+use crate::parts::cipher::Session;
 use crate::words::id::Id;
 
 /// Makes a state one that another thread can take.
@@ -17,6 +18,17 @@ pub(crate) struct Move<S> {
     pub(crate) begun: Option<bool>,
     /// What was promised, and could not be done since then.
     pub(crate) owed: Owed,
+    /// Its session of TLS, once its descriptor has left.
+    pub(crate) session: Option<Box<Session>>,
+}
+
+/// What was known of a connection that moves.
+pub(crate) struct Departed<S> {
+    pub(crate) pack: Pack<S>,
+    /// Whether its program knows the end of the input.
+    pub(crate) ended: bool,
+    pub(crate) owed: Owed,
+    pub(crate) session: Option<Box<Session>>,
 }
 
 /// What comes behind a move, on the loop or, if it is called off, where the connection is.
@@ -48,4 +60,6 @@ pub(crate) struct Parts {
     /// The program knows the end of the input.
     pub(crate) ended: bool,
     pub(crate) owed: Owed,
+    /// With what is left of a record that has come in part.
+    pub(crate) session: Option<Box<Session>>,
 }

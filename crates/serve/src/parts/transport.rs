@@ -438,6 +438,11 @@ impl Transports {
         Some((session, &mut self.scratch))
     }
 
+    /// Takes the session of a connection that leaves.
+    pub(crate) fn take_session(&mut self, index: u32) -> Option<Box<Session>> {
+        self.sessions.get_mut(index as usize)?.take()
+    }
+
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {
         self.handshakes.insert(index, handshake);
     }

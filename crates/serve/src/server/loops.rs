@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::handles::remote::Remote;
 use crate::handles::threads::Rest;
 use crate::inbox::Command;
-use crate::parts::moves::{Moved, Parts};
+use crate::parts::moves::{Departed, Moved, Parts};
 use crate::parts::table::NIL;
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::Event;
@@ -436,12 +436,12 @@ impl<H: Handler> ServerLoop<H> {
                 self.call_without(|handler, context| handler.closed(context, closed));
             }
             Event::Detached { id, handle, mut undelivered, eof, state } => {
-                if let Some((pack, ended, owed)) = self.engine.take_move(id) {
+                if let Some(Departed { pack, ended, owed, session }) = self.engine.take_move(id) {
                     if eof && !ended {
                         undelivered.push(Buf::default());
                     }
                     let state = pack(state);
-                    let parts = Parts { from: id, handle, undelivered, ended, owed };
+                    let parts = Parts { from: id, handle, undelivered, ended, owed, session };
                     return self.hand_over(Moved { parts, state });
                 }
                 let detached = Detached { id, handle, undelivered, eof, state };

@@ -276,6 +276,9 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     ///   its place, which have up to 29 bytes more each. A callback gets the numbers of text.
     /// - [Files](crate::Conn::send_file) are read and encrypted in pieces of 64 KiB.
     ///
+    /// A connection moves to another loop [with its session](crate::Conn::move_to_loop). Its
+    /// descriptor is not [detached](crate::Engine::detach), because that would lose the session.
+    ///
     /// # Panics
     /// If no address was added before.
     #[cfg(feature = "tls")]
