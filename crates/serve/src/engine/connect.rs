@@ -180,6 +180,22 @@ impl<S> Engine<S> {
     /// [`Cause::Rejected`] if it is a listener or a datagram socket: see
     /// [`add_listener`](Engine::add_listener) and [`attach_datagram`](Engine::attach_datagram).
     ///
+    /// ```
+    /// use std::net::{TcpListener, TcpStream};
+    /// use windlass::{Completions, Watcher};
+    /// use windlass_serve::{Config, Engine, Event};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut watcher, mut engine) = (Watcher::new()?, Engine::<()>::new(Config::new()));
+    /// let id = engine.attach(socket, ()).map_err(|_| "2^24 connections")?;
+    /// engine.write(id, "hello")?;
+    /// engine.flush(&mut watcher);
+    /// watcher.wait(&mut Completions::new())?;
+    /// assert!(matches!(engine.next_event(&mut watcher), Some(Event::Opened { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The handle and the state come back if the engine has 2^24 connections, or its server shuts
     /// down.

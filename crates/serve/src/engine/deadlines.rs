@@ -58,6 +58,24 @@ impl<S> Engine<S> {
     /// If output waits, the deadline stays when the connection closes or detaches. Then the
     /// connection ends with the cause of the close, and its `unsent` says how many bytes were lost.
     /// In all else it is as [`set_read_deadline`](Engine::set_read_deadline).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Buf;
+    /// use windlass::driver::Deadline;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// /// The peer takes each answer within ten seconds, or goes.
+    /// struct Answers;
+    /// impl Handler for Answers {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         c.write(data);
+    ///         c.set_write_deadline(Deadline::After(Duration::from_secs(10)));
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn set_write_deadline(&mut self, id: Id, deadline: impl Into<Option<Deadline>>) -> bool {
         self.set_deadline_of(id, Kind::Write, deadline.into())
     }

@@ -79,6 +79,25 @@ impl<S> Engine<S> {
     /// False for a stale id, and for a connection that was aborted, has failed, or waits for its
     /// [detach](Engine::detach): its descriptor leaves with its output open. A move that waits is
     /// called off. True if the connection closes, because a close shuts the output down, too.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Config, Conn, Handler};
+    ///
+    /// /// Sends its answer and its end at once, and goes on to read what the peer still sends.
+    /// struct Takes;
+    /// impl Handler for Takes {
+    ///     type State = usize; // the bytes so far
+    ///     fn data(&mut self, c: &mut Conn<'_, usize>, data: Buf) -> Action {
+    ///         if *c.state() == 0 {
+    ///             c.write("go on\n");
+    ///             c.shutdown(); // behind the answer; the connection closes with the peer's end
+    ///         }
+    ///         *c.state() += data.len();
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn shutdown(&mut self, id: Id) -> bool {
         let Some(place) = self.table.unless_session(id) else { return self.close(id) };
         let cannot = place.stage >= Stage::Failing || place.flags & ABORT != 0;
@@ -105,6 +124,34 @@ impl<S> Engine<S> {
     /// False for a stale id, for a session, which has no descriptor of its own, for a connection
     /// with TLS, whose session would be lost, and for a connection that closes, was aborted or has
     /// failed.
+    ///
+    /// ```
+    /// use windlass::{Buf, Handle};
+    /// use windlass_serve::{Action, Conn, Context, Detached, Handler};
+    ///
+    /// /// Gives connections that ask for it to a thread with blocking calls.
+    /// struct Upgrades;
+    /// impl Handler for Upgrades {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         if !data.starts_with(b"upgrade\n") {
+    ///             return Action::Close;
+    ///         }
+    ///         c.write("upgraded\n"); // leaves before the descriptor does
+    ///         Action::Detach
+    ///     }
+    ///     fn detached(&mut self, _: &mut Context<'_, ()>, detached: Detached<()>) -> Action {
+    ///         let early = detached.undelivered; // what the peer has sent meanwhile
+    ///         let socket = detached.handle; // an accepted one is non-blocking
+    ///         std::thread::spawn(move || talk(socket, early));
+    ///         Action::None
+    ///     }
+    /// }
+    ///
+    /// fn talk(socket: Handle, early: Vec<Buf>) {
+    ///     println!("{socket:?}, and {} pieces", early.len());
+    /// }
+    /// ```
     pub fn detach(&mut self, id: Id) -> bool {
         let Some(place) = self.table.unless_session(id) else { return false };
         if place.flags & CODED != 0 {

@@ -526,6 +526,24 @@ impl<S> Engine<S> {
     }
 
     /// Makes an [`Event::Tick`] after `span`. A new call replaces the tick of an earlier one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::sim::Sim;
+    /// use windlass::{Completions, Watcher};
+    /// use windlass_serve::{Config, Engine, Event};
+    ///
+    /// let mut watcher = Watcher::simulated(&Sim::new(1)); // whose time is virtual
+    /// let mut engine = Engine::<()>::new(Config::new());
+    /// engine.tick_after(Duration::from_secs(3600));
+    /// engine.flush(&mut watcher);
+    /// let (start, mut done) = (watcher.now(), Completions::new());
+    /// watcher.wait(&mut done)?;
+    /// let event = engine.next_event_in(&mut watcher, &mut done.visit());
+    /// assert!(matches!(event, Some(Event::Tick)));
+    /// assert!(watcher.now() - start >= Duration::from_secs(3600));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn tick_after(&mut self, span: Duration) {
         self.request(Request::Tick(span));
     }

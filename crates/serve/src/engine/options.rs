@@ -30,6 +30,23 @@ impl<S> Engine<S> {
     /// [`option_errors`](crate::report::Counters::option_errors) counts the refusal. The reasons
     /// are those of [`Watcher::set_option`]. A connection that still connects refuses every option:
     /// wait for [`Event::Opened`](crate::Event::Opened).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::net::{Keepalive, SocketOption};
+    /// use windlass_serve::{Action, Conn, Handler, Origin};
+    ///
+    /// /// Finds out when a silent peer has lost its network.
+    /// struct Quiet;
+    /// impl Handler for Quiet {
+    ///     type State = ();
+    ///     fn opened(&mut self, c: &mut Conn<'_, ()>, _: Origin) -> Action {
+    ///         let probes = Keepalive::new(Duration::from_secs(60));
+    ///         c.set_option(SocketOption::Keepalive(Some(probes)));
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
     pub fn set_option(&mut self, id: Id, option: SocketOption) -> bool {
         let lives = self.table.get(id).is_some();
         if lives {

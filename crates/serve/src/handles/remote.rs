@@ -57,6 +57,33 @@ impl Remote {
     /// Calls [`Handler::wake`](crate::Handler::wake), or makes an
     /// [`Event::Wake`](crate::Event::Wake), on the connection's loop. Several calls before that are
     /// one. False for a stale id.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use windlass_serve::{Action, Conn, Handler, Id, Remote};
+    ///
+    /// /// Lines that other threads have for connections.
+    /// type News = Arc<Mutex<Vec<(Id, String)>>>;
+    ///
+    /// struct Tells(News);
+    /// impl Handler for Tells {
+    ///     type State = ();
+    ///     fn wake(&mut self, c: &mut Conn<'_, ()>) -> Action {
+    ///         let own = c.id();
+    ///         let mut news = self.0.lock().unwrap();
+    ///         for (_, line) in news.extract_if(.., |(id, _)| *id == own) {
+    ///             c.write(line);
+    ///         }
+    ///         Action::None
+    ///     }
+    /// }
+    ///
+    /// /// On any thread; false if the connection has ended.
+    /// fn tell(news: &News, remote: &Remote, id: Id, line: String) -> bool {
+    ///     news.lock().unwrap().push((id, line));
+    ///     remote.wake(id)
+    /// }
+    /// ```
     pub fn wake(&self, id: Id) -> bool {
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return false };
@@ -196,6 +223,17 @@ impl Remote {
     }
 
     /// Closes a connection after its output is sent, as [`Engine::close`]. False for a stale id.
+    ///
+    /// ```
+    /// use windlass_serve::{Id, Remote};
+    /// /// The account was locked: all of its connections end, behind their last line.
+    /// fn lock_out(remote: &Remote, connections: &[Id]) {
+    ///     for &id in connections {
+    ///         let _ = remote.write(id, "locked\n"); // refused if it has ended, or does not read
+    ///         remote.close(id);
+    ///     }
+    /// }
+    /// ```
     pub fn close(&self, id: Id) -> bool {
         let mut thread = None;
         let Some(shared) = self.of(id, &mut thread) else { return false };
@@ -219,6 +257,37 @@ impl Remote {
     /// shares the connections out as the [balance](crate::Server::balance) says.
     /// [`Handler::listener_added`](crate::Handler::listener_added) or
     /// [`Event::ListenerAdded`](crate::Event::ListenerAdded) tells its number.
+    ///
+    /// ```
+    /// use std::net::TcpListener;
+    /// use std::sync::mpsc::{Sender, channel};
+    /// use windlass_serve::{Action, Context, Handler, Server};
+    ///
+    /// struct Quiet(Sender<std::io::Result<usize>>);
+    /// impl Handler for Quiet {
+    ///     type State = ();
+    ///     fn listener_added(
+    ///         &mut self,
+    ///         _: &mut Context<'_, ()>,
+    ///         added: std::io::Result<usize>,
+    ///     ) -> Action {
+    ///         let _ = self.0.send(added);
+    ///         Action::None
+    ///     }
+    /// }
+    ///
+    /// let (tell, told) = channel();
+    /// let server = Server::new(move |_loop| Quiet(tell.clone())).listen("tcp://127.0.0.1:0")?;
+    /// let running = server.start()?;
+    /// let remote = running.remote();
+    /// let more = TcpListener::bind("127.0.0.1:0")?;
+    /// remote.add_listener(more).map_err(|_| "it shuts down")?;
+    /// let number = told.recv()??;
+    /// remote.close_listener(number);
+    /// running.shutdown();
+    /// running.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The handle comes back if the server shuts down.

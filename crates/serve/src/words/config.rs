@@ -9,6 +9,16 @@ use crate::words::proxy::Proxy;
 use crate::{Engine, Event, report::Counters};
 
 /// The settings of an engine: its limits and its behaviour.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_serve::{Config, Engine, Limits};
+///
+/// let limits = Limits::new().idle(Duration::from_secs(30)).connections(10_000);
+/// let config = Config::new().name("echo").limits(limits).close_on_eof(false);
+/// let engine = Engine::<()>::new(config);
+/// assert!(engine.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Config {

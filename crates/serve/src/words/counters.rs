@@ -6,6 +6,17 @@ use crate::words::job::Jobs;
 use crate::{Engine, Limits};
 
 /// What an engine has counted.
+///
+/// ```
+/// use windlass_serve::{Config, Engine};
+///
+/// let engine = Engine::<()>::new(Config::new());
+/// let counters = engine.counters();
+/// // A server has them in its report.
+/// println!("{} accepted, {} refused", counters.accepted, counters.refused);
+/// println!("{} were idle, {} shed", counters.ends.idle, counters.ends.shed);
+/// assert_eq!(counters.writes, 0);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
