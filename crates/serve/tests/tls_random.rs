@@ -56,6 +56,7 @@ struct Record {
     acts: u32,
     has_heard_the_end: bool,
     end: Option<(Cause, Phase)>,
+    why: Option<String>,
     leases: Vec<Buf>,
 }
 
@@ -159,6 +160,7 @@ impl Handler for Drawn {
             acts: self.rng.u32(..120),
             has_heard_the_end: false,
             end: None,
+            why: None,
             leases: Vec::new(),
         };
         let record = Rc::new(RefCell::new(record));
@@ -222,6 +224,7 @@ impl Handler for Drawn {
         let mut own = record.borrow_mut();
         assert_eq!(own.end, None, "one end");
         own.end = Some((closed.cause, closed.phase));
+        own.why = closed.tls_error.map(|error| error.to_string());
         Action::None
     }
 }
@@ -628,10 +631,10 @@ impl Run {
         let server = peer.address.and_then(|address| {
             let record = self.records.borrow().get(&address.port()).cloned()?;
             let record = record.borrow();
-            Some((record.end, record.heard, record.written, record.has_heard_the_end))
+            Some((record.end, record.why.clone(), record.heard, record.written))
         });
         format!(
-            "the server's end, input and output {server:?}; the client's {state:?} {failure:?}, \
+            "the server's end, input, output {server:?}; the client's {state:?} {failure:?}, \
              output {} and {} on the wire, input {} of {} bytes, {:?} {:?}, {:?}",
             client.written,
             client.wire.len(),
@@ -671,7 +674,8 @@ impl Run {
                 let by_clock = matches!(cause, C::Idle | C::ReadTimeout | C::TooSlow);
                 by_clock || matches!(cause, C::Eof | C::Closed | C::Shutdown | C::Tls)
             };
-            let is_rude = record.end.is_some_and(|(cause, _)| !is_orderly(cause));
+            let has_cut = peer.has_finished && !(client.has_closed() && client.wire.is_empty());
+            let is_rude = has_cut || record.end.is_some_and(|(cause, _)| !is_orderly(cause));
             let was_killed = finish == Finish::Death(Death::Kill);
             assert!(was_killed || is_rude, "an end of file without an end: {}", told());
             self.count("client", "is cut off");
