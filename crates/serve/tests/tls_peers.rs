@@ -1,4 +1,5 @@
-//! Servers with TLS against clients of others: OpenSSL, GnuTLS, curl, Python, Go and Node.js.
+//! Servers and clients with TLS against those of others: OpenSSL, GnuTLS, curl, Python, Go and
+//! Node.js.
 //! `peers/README.md` says what the programs in Python, Go and Node.js do.
 #![allow(missing_docs)] // a test binary has no users
 #![cfg(all(unix, feature = "ring"))]
@@ -6,12 +7,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 
-use programs::{Files, Program, has, has_openssl, now};
+use programs::{Files, Program, Started, has, has_openssl, now};
 use tls::{Authority, settings};
-use windlass::Buf;
+use windlass::net::ConnectOptions;
+use windlass::{Buf, Completions, Watcher};
 use windlass_serve::report::Report;
-use windlass_serve::tls::{Provider, TlsBuilder, Version};
-use windlass_serve::{Action, Conn, Handler, Running, Server};
+use windlass_serve::tls::{Destination, Provider, TlsBuilder, Version};
+use windlass_serve::{Action, Cause, Config, Conn, Engine, Event, Handler, Id, Running, Server};
 
 #[path = "common/programs.rs"]
 mod programs;
@@ -351,5 +353,183 @@ fn curl_is_served() {
         assert!(said.contains(&format!("SSL connection using {}", name_of(*version))), "{said}");
         assert!(said.contains("ALPN: server accepted http/1.1"), "{said}");
         fixture.end(1, 1);
+    }
+}
+
+/// What clients send, and expect to hear.
+struct Talk {
+    bytes: Vec<u8>,
+    /// How much of it a connection has sent and heard: its state.
+    window: usize,
+}
+
+/// A connection of the engine.
+#[derive(Debug, Default)]
+struct Told {
+    sent: usize,
+    heard: usize,
+    is_resumed: bool,
+    end: Option<Cause>,
+}
+
+/// Connects so many times at once, and talks; whether each connection was resumed.
+fn talk(port: u16, to: &Destination, version: Version, talk: &Talk, count: usize) -> Vec<bool> {
+    let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine: Engine<usize> = Engine::new(Config::new());
+    let mut all: Vec<Told> = Vec::new();
+    for at in 0..count {
+        let options = ConnectOptions::default();
+        engine.connect_tls([([127, 0, 0, 1], port)], options, to, at).expect("few connections");
+        all.push(Told::default());
+    }
+    let mut done = Completions::new();
+    while all.iter().any(|told| told.end.is_none()) {
+        engine.flush(&mut watcher);
+        watcher.wait(&mut done).expect("a wait");
+        for c in done.drain(..) {
+            let rest = engine.complete(&mut watcher, c);
+            assert!(rest.is_none(), "{rest:?}");
+        }
+        while let Some(event) = engine.next_event(&mut watcher) {
+            match event {
+                Event::Opened { id, .. } => {
+                    let at = *engine.state(id).expect("it is open");
+                    let session = engine.tls(id).expect("its session");
+                    assert_eq!(session.version(), Some(version));
+                    all[at].is_resumed = session.is_resumed();
+                    say(&mut engine, id, &mut all[at], talk);
+                }
+                Event::Data { id, data } => {
+                    let at = *engine.state(id).expect("it is open");
+                    let told = &mut all[at];
+                    assert!(*data == talk.bytes[told.heard..told.heard + data.len()]);
+                    told.heard += data.len();
+                    say(&mut engine, id, told, talk);
+                }
+                Event::Closed { cause, state, tls_error, .. } => {
+                    assert!(tls_error.is_none(), "{tls_error:?}");
+                    all[state].end = Some(cause);
+                }
+                Event::Drained { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    for told in &all {
+        assert_eq!((told.heard, told.end), (talk.bytes.len(), Some(Cause::Closed)), "{told:?}");
+    }
+    all.iter().map(|told| told.is_resumed).collect()
+}
+
+/// Says what the window has room for, and the end behind it.
+fn say(engine: &mut Engine<usize>, id: Id, told: &mut Told, talk: &Talk) {
+    let end = talk.bytes.len().min(told.heard + talk.window);
+    if end > told.sent {
+        engine.write(id, talk.bytes[told.sent..end].to_vec()).expect("an open connection");
+        told.sent = end;
+    }
+    if told.heard == talk.bytes.len() {
+        engine.close(id);
+    }
+}
+
+/// A program is the server of clients of this crate.
+fn is_used(program: &Program) {
+    for version in Version::ALL {
+        for asks in [false, true] {
+            let files = Files::new(&format!("{}-server-{version}-{asks}", program.name));
+            let (authority, _, trust) = settings(Provider::Ring);
+            files.write("root.pem", &authority.pem);
+            let made = authority.server(&["localhost"]);
+            files.write("server.pem", &made.certificate);
+            files.write("server.key", &made.key);
+            let mut trust = trust.clock(now).alpn(["http/1.1"]);
+            if asks {
+                let made = authority.client("somebody", 5);
+                files.write("client.pem", &made.certificate);
+                files.write("client.key", &made.key);
+                let (certificate, key) = made.pems();
+                trust = trust.certificate(certificate, key);
+            }
+            let to = trust.build().expect("settings").to("localhost").expect("a name");
+            let name = name_of(*version);
+            let mut command = program.command();
+            command.args(["server", files.directory(), name]);
+            let mut server = Started::new(command);
+            let port = server.await_line("port ").trim()[5..].parse().expect("a port");
+            let much = Talk { bytes: digits(MUCH), window: 1 << 20 };
+            let little = Talk { bytes: digits(20_000), window: 700 };
+            assert_eq!(talk(port, &to, *version, &much, 1), [false]);
+            // Tickets are there for some of these.
+            let resumed = talk(port, &to, *version, &little, 64);
+            let resumed = resumed.iter().filter(|is_resumed| **is_resumed).count();
+            assert!(resumed > 0, "{name}: no session was resumed");
+            let client = if asks { "somebody" } else { "-" };
+            let (mut new, mut again) = (0, 0);
+            for _ in 0..65 {
+                let line = server.await_line("");
+                let expected = format!("{name} http/1.1 new localhost {client}");
+                match line.trim_end() {
+                    line if line == expected => new += 1,
+                    // Node.js has no names of a session of TLS 1.2 that is resumed.
+                    line if line.starts_with(&format!("{name} http/1.1 resumed ")) => again += 1,
+                    line => panic!("{line:?} is not {expected:?}"),
+                }
+            }
+            assert_eq!((new, again), (65 - resumed, resumed));
+        }
+    }
+}
+
+#[test]
+fn servers_in_python_are_used() {
+    if let Some(python) = Program::python() {
+        is_used(&python);
+    }
+}
+
+#[test]
+fn servers_in_go_are_used() {
+    if let Some(go) = Program::go("go-servers") {
+        is_used(&go);
+    }
+}
+
+#[test]
+fn servers_in_node_are_used() {
+    if let Some(node) = Program::node() {
+        is_used(&node);
+    }
+}
+
+#[test]
+fn a_server_of_gnutls_is_used() {
+    if !has("gnutls-serv", &["--version"], "gnutls-serv 3") {
+        return;
+    }
+    for version in Version::ALL {
+        let files = Files::new(&format!("gnutls-server-{version}"));
+        let (authority, _, trust) = settings(Provider::Ring);
+        let made = authority.server(&["localhost"]);
+        let file = |option: &str, path: String| format!("--{option}={path}");
+        // It has no way to tell a port that the system chooses.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        // It says on its standard error that it listens.
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec gnutls-serv \"$@\" 2>&1", "sh"]);
+        command.args(["--echo", "--crlf", "--disable-client-cert", "--alpn=http/1.1"]);
+        command.arg(file("port", port.to_string()));
+        command.arg(file("x509certfile", files.write("server.pem", &made.certificate)));
+        command.arg(file("x509keyfile", files.write("server.key", &made.key)));
+        command.arg(format!("--priority=NORMAL:-VERS-ALL:+VERS-TLS{}", &name_of(*version)[4..]));
+        let mut server = Started::new(command);
+        server.await_line("Echo Server listening on IPv4 0.0.0.0");
+        let trust = trust.clock(now).alpn(["http/1.1"]).build().expect("settings");
+        let to = trust.to("localhost").expect("a name");
+        let line = Talk { bytes: b"hello\n".to_vec(), window: 6 };
+        assert_eq!(talk(port, &to, *version, &line, 1), [false]);
+        assert_eq!(talk(port, &to, *version, &line, 1), [true], "{version}");
     }
 }

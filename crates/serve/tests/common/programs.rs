@@ -1,8 +1,9 @@
 //! Programs of others, which tests run as peers, and files for them.
 #![allow(dead_code, unreachable_pub)] // each test uses its own part
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::SystemTime;
 
 use skip::{Needs, skip};
@@ -64,12 +65,36 @@ impl Drop for Files {
 }
 
 /// A program that ends with the test.
-pub struct Running(pub Child);
+pub struct Started {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
 
-impl Drop for Running {
+impl Started {
+    pub fn new(mut command: Command) -> Started {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let stdout = BufReader::new(child.stdout.take().expect("its output"));
+        Started { child, stdout }
+    }
+
+    /// Its next line that begins like this.
+    #[track_caller]
+    pub fn await_line(&mut self, begin: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.stdout.read_line(&mut line).expect("a line"), 0, "no {begin:?}");
+            if line.starts_with(begin) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
