@@ -36,8 +36,8 @@ impl Until {
     }
 }
 
-/// `tls-load full|resumed|echo|latency|flood|hold --port N --cert FILE --connections N --size N --seconds S
-/// --count N`
+/// `tls-load full|resumed|echo|latency|flood|hold --port N --cert FILE --connections N --size N
+/// --seconds S --count N`
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let mode: String = arguments.require("mode")?;
     let port: u16 = arguments.option("--port", 0)?;
@@ -204,7 +204,8 @@ fn latency(
 }
 
 /// One recorded hello, sent again on new connections by so many threads as fast as they can. Each
-/// waits for the first byte of the answer, and goes. Prints how many were answered, and the seconds.
+/// waits for the first byte of the answer, and goes. Prints how many were answered, and the
+/// seconds.
 fn flood(config: &Arc<ClientConfig>, port: u16, threads: usize, span: Duration) -> io::Result<()> {
     let name = "localhost".try_into().map_err(io::Error::other)?;
     let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;

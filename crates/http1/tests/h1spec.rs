@@ -60,9 +60,10 @@ fn all_33_cases() {
             Takes("HellO world1"),
         ),
         (
-            post(
-                "content-LengtH: 5\r\nTransFer-Encoding: chunked\r\n\r\nc\r\nHellO world1\r\n0\r\n\r\n",
-            ),
+            post(concat!(
+                "content-LengtH: 5\r\nTransFer-Encoding: chunked\r\n\r\n",
+                "c\r\nHellO world1\r\n0\r\n\r\n",
+            )),
             Refuses(400),
         ),
     ];
