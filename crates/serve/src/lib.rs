@@ -77,7 +77,8 @@
 //!   fails has only the last one. An id never names another connection.
 //! - **P2 bytes.** The program gets the bytes of a peer in their order, without a gap, and a peer
 //!   the bytes of all writes that were taken, in their order. A peer gets an end of file only if
-//!   the system has all of them. If some are given up, for whatever cause, it gets a reset.
+//!   the system has all of them. If some are given up, for whatever cause, it gets a reset. Where
+//!   TLS itself fails, its alert takes the place of the reset.
 //! - **P3 flush before the end.** A close, a half-close, a detach, a move and a shutdown send what
 //!   was written before, with its files. All but the half-close wait for jobs, too.
 //!   [`Limits::close`] cuts none that makes progress, except in a shutdown. A move that makes none

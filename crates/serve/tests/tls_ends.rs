@@ -10,7 +10,7 @@ mod two;
 
 use common::Harness;
 use common::turns::Turns;
-use two::{Two, quiet};
+use two::{Plain, Two, quiet};
 use windlass::driver::Deadline;
 use windlass_serve::tls::Error;
 use windlass_serve::{Cause, Config};
@@ -22,6 +22,7 @@ every_kernel! {
     an_abort_does_not_say_close_notify
     a_half_close_ends_one_side
     output_that_is_given_up_is_a_reset
+    output_that_tls_cannot_send_ends_with_an_alert
     two_closes_may_cross
     each_orderly_end_is_one_for_both
 }
@@ -102,6 +103,19 @@ fn output_that_is_given_up_is_a_reset<T: Harness>() {
     let end = two.end(id);
     assert!(matches!(end.cause, Cause::Os(_)), "{end:?}");
     assert!(two.heard(id).len() < bytes);
+}
+
+/// A reset could overtake the alert, which says more.
+fn output_that_tls_cannot_send_ends_with_an_alert<T: Harness>() {
+    let mut two = Two::new::<T>(quiet());
+    // A record that nobody can decrypt, with output of this end behind it.
+    two.at_plain = Plain::Says(&[23, 3, 3, 0, 1, 0]);
+    let id = two.connect_to([two.plain.clone()]);
+    two.client.write(id, "never sent").unwrap();
+    let end = two.end(id);
+    assert_eq!((end.cause, end.unsent), (Cause::Tls, 10));
+    let end = two.server_end();
+    assert_eq!(end.cause, Cause::Eof, "no reset");
 }
 
 fn two_closes_may_cross<T: Harness>() {
