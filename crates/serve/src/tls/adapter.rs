@@ -372,14 +372,25 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rustls::crypto::CryptoProvider;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{
         CipherSuite, CipherSuiteCommon, RootCertStore, SupportedCipherSuite, Tls12CipherSuite,
     };
 
+    use windlass::net::ListenOptions;
+    use windlass::sim::Sim;
+    use windlass::{Completions, Done, Op, Watcher};
+
     use super::*;
-    use crate::tls::Provider;
+    use crate::engine::Engine;
+    use crate::tls::error::TlsError;
+    use crate::tls::{Provider, Tls};
+    use crate::words::cause::Cause;
+    use crate::words::config::Config;
+    use crate::words::event::Event;
 
     /// A provider with one suite of TLS 1.2, whose keys are used up after so many records.
     fn provider(records: u64) -> Arc<CryptoProvider> {
@@ -404,8 +415,8 @@ mod tests {
         Arc::new(provider)
     }
 
-    /// Two ends after their handshake.
-    fn pair(records: u64) -> (Wire, Wire) {
+    /// The settings of two ends.
+    fn configs(records: u64) -> (ServerConfig, ClientConfig) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("one");
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
         let mut roots = RootCertStore::empty();
@@ -422,6 +433,12 @@ mod tests {
             .expect("a version")
             .with_root_certificates(roots)
             .with_no_client_auth();
+        (server, client)
+    }
+
+    /// Two ends after their handshake.
+    fn pair(records: u64) -> (Wire, Wire) {
+        let (server, client) = configs(records);
         let name = "localhost".try_into().expect("a name");
         let mut client = Wire::client(client.into(), name).expect("a client");
         let mut server = Wire::server(server.into()).expect("a server");
@@ -466,5 +483,64 @@ mod tests {
             assert_eq!(take(&mut server, &out), 0);
             assert!(server.has_peer_closed());
         }
+    }
+
+    /// An orderly end would make the peer take a part for the whole.
+    #[test]
+    fn a_connection_whose_keys_are_used_up_ends_with_a_name_and_a_reset() {
+        let (server, client) = configs(20);
+        let mut watcher = Watcher::simulated(&Sim::new(1));
+        let mut engine = Engine::<()>::new(Config::new());
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).expect("a listener");
+        assert!(engine.encrypt_listener(0, Tls::of(server)));
+        let address = watcher.local_address(engine.listeners()[0]).expect("its address");
+        let (peer, _) = watcher.connect([address], Default::default()).expect("a source");
+        let name = "localhost".try_into().expect("a name");
+        let mut wire = Wire::client(client.into(), name).expect("a client");
+        let (mut done, mut out, mut plain) = (Completions::new(), Vec::new(), vec![0; 20_000]);
+        let (mut open, mut written, mut heard) = (None, 0, 0);
+        let (mut end, mut reset) = (None, None);
+        watcher.submit(Op::read(peer).multishot()).expect("a read");
+        while end.is_none() || reset.is_none() {
+            wire.output(&mut out);
+            if !out.is_empty() {
+                let _ = watcher.submit(Op::write(peer, std::mem::take(&mut out)).quiet());
+            }
+            if let Some(id) = open
+                && engine.write(id, vec![7; 1000]).is_ok()
+            {
+                written += 1000;
+            }
+            engine.flush(&mut watcher);
+            watcher.wait_timeout(&mut done, Duration::from_secs(60)).expect("a wait");
+            for c in done.drain(..) {
+                let Some(c) = engine.complete(&mut watcher, c) else { continue };
+                match c.result {
+                    Ok(Done::Read(data)) => {
+                        assert_eq!(wire.feed(&data), Ok(data.len()));
+                        heard += wire.read(&mut plain);
+                        reset = data.is_eof().then_some(false);
+                    }
+                    Err(_) if c.source == peer => reset = Some(true),
+                    _ => {}
+                }
+            }
+            while let Some(event) = engine.next_event(&mut watcher) {
+                match event {
+                    Event::Opened { id, .. } => open = Some(id),
+                    Event::Closed { cause, unsent, tls_error, .. } => {
+                        end = Some((cause, unsent, tls_error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let (cause, unsent, error) = end.expect("it has ended");
+        assert_eq!(cause, Cause::Tls);
+        assert!(matches!(error.as_deref(), Some(TlsError::KeysExhausted)), "{error:?}");
+        assert!(unsent > 0 && written - unsent == 19_000, "{written}, {unsent}");
+        assert!(heard <= 19_000 && !wire.has_peer_closed(), "{heard}");
+        assert_eq!(reset, Some(true), "the peer gets no end of file");
     }
 }

@@ -120,7 +120,8 @@
 //! | 16 KiB | 6 |
 //! | 64 KiB | 12 |
 //!
-//! [`Session::feed`] and [`Session::write`] add none if `out` has room. Several parts in one
+//! [`Session::feed`] and [`Session::write`] add none if `out` has room. A connection of a
+//! [`Server`](crate::Server) adds none: its records leave in swap buffers. Several parts in one
 //! `write` are one allocation more.
 
 mod adapter;

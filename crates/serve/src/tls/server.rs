@@ -158,6 +158,17 @@ impl Tls {
     }
 }
 
+#[cfg(test)]
+impl Tls {
+    /// The settings as rustls has them.
+    pub(super) fn of(config: ServerConfig) -> Tls {
+        let (config, handshakes) = (Arc::new(config), Handshakes::Loop);
+        let current = InUse { config, handshake_limit: 16 << 10, handshakes };
+        let builder = Mutex::new(Tls::builder());
+        Tls(Arc::new(ServerSettings { builder, current: RwLock::new(current) }))
+    }
+}
+
 impl TlsBuilder {
     common_settings!();
 
