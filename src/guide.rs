@@ -12,7 +12,7 @@
 //! | 6 | [back-pressure](back_pressure) | bound what slow peers cost |
 //! | 7 | [graceful shutdown](graceful_shutdown) | end a server without losing answers |
 //! | 8 | [signals] | stop a loop on SIGTERM, wait for a child process |
-//! | 9 | [TLS by hand](tls_by_hand) | put a TLS library between two operations |
+//! | 9 | [TLS](tls) | encrypt connections, with windlass-serve or by hand |
 //! | 10 | [a simulatable server](a_simulatable_server) | test with virtual time and faults |
 //! | 11 | [files and durability](files_and_durability) | know when a write is on the disk |
 //! | 12 | [platforms] | choose a driver, and know what differs between systems |
@@ -42,7 +42,7 @@ pages! {
     back_pressure = "back-pressure.md";
     graceful_shutdown = "graceful-shutdown.md";
     signals = "signals.md";
-    tls_by_hand = "tls-by-hand.md";
+    tls = "tls.md";
     a_simulatable_server = "a-simulatable-server.md";
     files_and_durability = "files-and-durability.md";
     platforms = "platforms.md";
