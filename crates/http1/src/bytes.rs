@@ -89,8 +89,8 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && TOKEN.has_all(bytes)
 }
 
-/// Whether it is this word of small letters and hyphens, in any case. `bytes` have no control
-/// bytes, so that no other byte becomes a letter or a hyphen by the bit of small letters.
+/// Whether it is this word of small letters, digits and hyphens, in any case. `bytes` have no
+/// control bytes, so that no other byte becomes one of these by the bit of small letters.
 #[inline]
 pub(crate) fn is_word<const N: usize>(bytes: &[u8], word: &[u8; N]) -> bool {
     let Ok(bytes) = <&[u8; N]>::try_from(bytes) else {

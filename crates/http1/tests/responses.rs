@@ -230,6 +230,16 @@ fn the_input_ends_between_responses_or_inside() {
     ]);
 }
 
+/// What fits comes, in whatever pieces, and then the refusal.
+#[test]
+fn a_body_without_a_length_has_a_limit() {
+    let limits = Limits { body: 5, ..Limits::default() };
+    let seen = common::responses_with(limits, &[get()], format!("{OK}\r\nhello"));
+    assert_eq!(bodies(&seen), [b"hello"]);
+    let seen = common::responses_with(limits, &[get()], format!("{OK}\r\nhello!"));
+    assert_eq!(seen[1..], [Seen::Body(b"hello".to_vec()), Seen::Refused(BodyTooLong, 502)]);
+}
+
 /// The body of a response that fails is not taken for the whole.
 #[test]
 fn a_limit_of_one_body_can_be_set() {

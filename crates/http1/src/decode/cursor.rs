@@ -217,10 +217,12 @@ impl Cursor {
                     None => break,
                 },
                 Stage::UntilClose if rest.is_empty() => break,
+                Stage::UntilClose if self.room == 0 => return Err(Rule::BodyTooLong),
+                // What fits comes before the error, as it does if it arrives before.
                 Stage::UntilClose => {
-                    self.room =
-                        self.room.checked_sub(rest.len() as u64).ok_or(Rule::BodyTooLong)?;
-                    return Ok(Step::new(rest.len(), Event::Body(0..rest.len())));
+                    let len = usize::try_from(self.room).unwrap_or(usize::MAX).min(rest.len());
+                    self.room -= len as u64;
+                    return Ok(Step::new(len, Event::Body(0..len)));
                 }
                 Stage::Ended => {
                     *self = Cursor::START;

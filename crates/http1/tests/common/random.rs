@@ -5,7 +5,7 @@ pub struct Requests {
     random: fastrand::Rng,
 }
 
-const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "FOO"];
+const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"];
 
 const TARGETS: [&str; 10] =
     ["/", "/a", "/a/b?c=d", "/%41", "//", "/?", "/a;b=c", "http://a/b", "http://a:80", "/~_-."];
