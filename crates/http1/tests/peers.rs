@@ -161,10 +161,12 @@ fn node_refuses_or_agrees() {
 
 #[test]
 fn h11_refuses_or_agrees() {
-    if !runs("python3", &["-c", "import h11"]) {
+    // A distribution's package is for its own Python, which may not be the first one.
+    let pythons = ["python3", "/usr/bin/python3"];
+    let Some(python) = pythons.iter().find(|name| runs(name, &["-c", "import h11"])) else {
         return skip(Needs::Program("python3-h11"), "python3-h11 is not installed");
-    }
-    compare(&start(Command::new("python3").arg(folder().join("server.py"))), false, true);
+    };
+    compare(&start(Command::new(python).arg(folder().join("server.py"))), false, true);
 }
 
 /// A port that was free.
@@ -222,11 +224,9 @@ fn haproxy_refuses_or_agrees() {
     let home = scratch("peers-haproxy");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let settings = format!(
-        "defaults\n mode http\n timeout client 30s\n timeout http-request 30s\n option http-buffer-request\n\
-         frontend all\n bind fd@0\n\
-         http-request return status 200 hdr X-Seen \"%[method] %[url]\"\n"
-    );
+    let settings = "defaults\n mode http\n timeout client 30s\n timeout http-request 30s\n \
+                    option http-buffer-request\nfrontend all\n bind fd@0\n \
+                    http-request return status 200 hdr X-Seen \"%[method] %[url]\"\n";
     let file = home.join("haproxy.cfg");
     std::fs::write(&file, settings).expect("a file");
     // It gets the socket, which has a queue: there is nothing to wait for.
