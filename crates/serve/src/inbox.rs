@@ -10,6 +10,7 @@ use windlass::{Address, Buf, Handle, Message, Submitter};
 
 use crate::memory::Budget;
 use crate::parts::cipher::Destination;
+use crate::parts::cipher::Tls;
 use crate::parts::heads::Heads;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
@@ -106,6 +107,8 @@ pub(crate) enum Command {
     /// A connection that the program asks for, and one that it no longer wants.
     Dial(Box<Asked>),
     CancelDial(Arc<OnceLock<Id>>),
+    /// The program has answered the hello of a connection: `None` refuses it.
+    Hello(Id, Option<Tls>),
     /// A job in the program's executor has ended, by its place.
     Answer(u32, Box<Outcome>),
 }

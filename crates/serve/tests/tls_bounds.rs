@@ -108,8 +108,8 @@ fn a_handshake_is_charged_what_it_holds() {
         let holds = (with_tls - plain) / COUNT as isize;
         let charged = (charged / COUNT) as isize;
         println!("{what}: holds {holds} bytes, charged {charged}");
-        // The entry in the list of handshakes is no more than what a plain connection has, too.
-        assert!(holds <= charged + 1200, "{what}: holds {holds} bytes, charged {charged}");
+        // The list of all handshakes may double in this case, for this one and those before it.
+        assert!(holds <= charged + 2000, "{what}: holds {holds} bytes, charged {charged}");
         if what.contains("hello") {
             assert!(charged <= holds * 2, "{what}: holds {holds} bytes, charged {charged}");
         }

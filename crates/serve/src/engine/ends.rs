@@ -426,7 +426,7 @@ impl<S> Engine<S> {
         }
         self.close_inbox_unless(|_| false);
         for request in std::mem::take(&mut self.work.wanted) {
-            if let Request::CancelJob(ticket) = request {
+            if let Request::Cancel(ticket) = request {
                 watcher.cancel(ticket);
             }
         }

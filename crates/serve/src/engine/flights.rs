@@ -15,7 +15,9 @@ use windlass::{Completion, Done, Error, ErrorKind, Op, Watcher};
 
 use crate::engine::requests::Request;
 use crate::engine::{Engine, FLIGHTS, WORK};
+use crate::inbox::Command;
 use crate::log::RefusedBecause;
+use crate::parts::cipher::Tls;
 use crate::parts::transport::{Answered, Flight};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -35,6 +37,56 @@ impl<S> Engine<S> {
         self.activate(index).held_bytes = bytes;
         self.recharge(index);
         self.entrance.flights.push(self.table.id(index), is_for_workers);
+        self.work.requests = true;
+    }
+
+    /// A hello has come that the program answers: asks it.
+    pub(crate) fn ask_about<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        let (id, now) = (self.table.id(index), watcher.update_now());
+        let source = self.table.place(index).source;
+        let token = self.token(index);
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let bytes = handshake.bytes();
+        if self.entrance.flights.len() >= self.config.limits.handshakes_waiting {
+            self.counters.handshakes.shed += 1;
+            return self.refuse(watcher, index, RefusedBecause::Handshakes);
+        }
+        let mut timer = None;
+        if let Some(until) = handshake.until {
+            // No read is in flight meanwhile, which would have the time as its deadline.
+            let span = until.saturating_duration_since(now);
+            match watcher.submit(Op::timer(span).owned_by(source).token(token)) {
+                Ok(ticket) => timer = Some(ticket),
+                Err(_) => return self.fail(watcher, index, Cause::Rejected),
+            }
+        }
+        self.activate(index).held_bytes = bytes;
+        self.recharge(index);
+        let shared = self.share(watcher);
+        // It comes back if the loop is over.
+        let answer = move |tls| drop(shared.post(Command::Hello(id, tls)));
+        self.entrance.flights.asks();
+        if let Some(handshake) = self.entrance.transports.get_mut(index) {
+            handshake.ask(timer, Box::new(answer));
+        }
+    }
+
+    /// The program has answered a hello: `None` refuses it.
+    pub(crate) fn resolved(&mut self, id: Id, tls: Option<Tls>) {
+        let index = id.index();
+        if self.table.get(id).is_none() {
+            return;
+        }
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        if !handshake.is_asked() {
+            return;
+        }
+        let is_for_workers = handshake.is_for_workers();
+        if let Some(timer) = handshake.resolve(tls) {
+            self.request(Request::Cancel(timer));
+        }
+        self.entrance.flights.asks_no_more();
+        self.entrance.flights.push(id, is_for_workers);
         self.work.requests = true;
     }
 
@@ -172,11 +224,15 @@ impl<S> Engine<S> {
         }
     }
 
-    /// A connection ends before its handshake: a worker need not begin with its flight.
+    /// A connection ends before its handshake: neither a worker nor the program need answer it.
     pub(crate) fn forget_flight(&mut self, index: u32) {
-        let handshake = self.entrance.transports.get_mut(index);
-        if let Some(ticket) = handshake.and_then(|one| one.job()) {
-            self.request(Request::CancelJob(ticket));
+        let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
+        let job = handshake.job();
+        if handshake.is_asked() {
+            self.entrance.flights.asks_no_more();
+        }
+        if let Some(ticket) = job {
+            self.request(Request::Cancel(ticket));
         }
     }
 }

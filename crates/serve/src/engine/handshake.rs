@@ -11,7 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, OpCode};
 use windlass::{Buf, Completion, Done, ErrorKind, Op, Source, Watcher};
 
 use crate::engine::Engine;
@@ -124,6 +124,7 @@ impl<S> Engine<S> {
             }
             Agreement::Failed(because) => self.refuse(watcher, index, because),
             Agreement::Waits => self.queue_flight(watcher, index),
+            Agreement::Asked => self.ask_about(watcher, index),
             Agreement::More | Agreement::NoSession(_) => self.read_handshake(watcher, index),
         }
     }
@@ -233,6 +234,13 @@ impl<S> Engine<S> {
     ) {
         if self.has_left_handshake(index) {
             return; // The next flush ends it.
+        }
+        if completion.code() == OpCode::Timer {
+            let handshake = self.entrance.transports.get_mut(index);
+            if completion.result.is_ok() && handshake.is_some_and(|one| one.is_asked()) {
+                self.fail(watcher, index, Cause::ReadTimeout);
+            }
+            return;
         }
         match completion.result {
             Ok(Done::Read(data)) if data.is_empty() => {

@@ -365,7 +365,7 @@ impl<S> Engine<S> {
         {
             unused = job.then.take();
             if let Some(ticket) = job.ticket {
-                self.request(Request::CancelJob(ticket));
+                self.request(Request::Cancel(ticket));
             }
         }
         self.jobs.count -= dropped.len();

@@ -543,8 +543,8 @@ impl<S> Engine<S> {
                     self.arm_sweep(watcher);
                 }
                 Request::Deadlines => self.end_late(watcher),
-                // Without effect if the job has begun.
-                Request::CancelJob(ticket) => _ = watcher.cancel(ticket),
+                // Without effect on a job that has begun.
+                Request::Cancel(ticket) => _ = watcher.cancel(ticket),
                 Request::Option(id, option) => self.set_option_of(watcher, id, option),
                 Request::Expiry => self.arm_expiry(watcher),
                 Request::Receive(id) => self.receive_of_client(watcher, id),

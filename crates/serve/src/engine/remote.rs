@@ -107,6 +107,7 @@ impl<S> Engine<S> {
             Command::CloseListener(listener) => _ = self.close_listener(listener),
             Command::Dial(asked) => self.take_dial(*asked),
             Command::CancelDial(id) => self.cancel_dial(id.get().copied()),
+            Command::Hello(id, tls) => self.resolved(id, tls),
             Command::Answer(slot, outcome) => self.pending_answer(slot, *outcome),
             Command::Message(..) => unreachable!("it is told as an event"),
             // A server closes its connections itself, at its time.
@@ -198,6 +199,7 @@ impl<S> Engine<S> {
                 self.told.pending.push_back(Pending::Message(message));
             }
             Command::Wake(_)
+            | Command::Hello(..)
             | Command::Close(_)
             | Command::Stream(..)
             | Command::Move

@@ -39,8 +39,8 @@ pub(crate) enum Request {
     Receive(Id),
     /// A deadline is new, or has passed.
     Deadlines,
-    /// The connection of a job has ended.
-    CancelJob(Ticket),
+    /// The connection of a job has ended, or a timer has no purpose any more.
+    Cancel(Ticket),
 }
 
 /// The socket of a UDP client.

@@ -54,19 +54,36 @@ mod none {
     #[derive(PartialEq, Eq)]
     pub(crate) enum NoState {
         Handshaking,
+        Asked,
         PeerClosed,
     }
 
     impl NoSession {
-        pub(crate) fn server(tls: &NoTls) -> Result<NoSession, NoFailure> {
-            match tls.0 {}
-        }
-
         pub(crate) fn to(to: &NoDestination) -> Result<NoSession, NoFailure> {
             match to.0 {}
         }
 
         pub(crate) fn failure(&self) -> Option<&NoFailure> {
+            match self.0 {}
+        }
+
+        pub(crate) fn begin_server(tls: &NoTls) -> Result<NoSession, NoFailure> {
+            match tls.0 {}
+        }
+
+        pub(crate) fn awaits_hello(&self) -> bool {
+            match self.0 {}
+        }
+
+        pub(crate) fn ask(&self, _: &NoTls, _: Box<dyn FnOnce(Option<NoTls>) + Send>) {
+            match self.0 {}
+        }
+
+        pub(crate) fn answer(&mut self, _: &NoTls) -> Result<(), NoFailure> {
+            match self.0 {}
+        }
+
+        pub(crate) fn refuse(&mut self) -> Option<NoFailure> {
             match self.0 {}
         }
 

@@ -22,14 +22,16 @@ pub(crate) struct Flights {
     for_workers: VecDeque<Id>,
     /// How many of them workers have.
     at_work: usize,
+    /// How many hellos wait for the program.
+    asked: usize,
     /// Whether a completion is on its way that brings the next turn.
     pub(crate) is_announced: bool,
 }
 
 impl Flights {
-    /// How many wait.
+    /// How many wait, also for the program.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.for_workers.len()
+        self.waiting.len() + self.for_workers.len() + self.asked
     }
 
     /// Whether some wait that the loop answers.
@@ -60,6 +62,16 @@ impl Flights {
         let first = self.for_workers.pop_front();
         trim_queue(&mut self.for_workers);
         first
+    }
+
+    /// The program is asked about one.
+    pub(crate) fn asks(&mut self) {
+        self.asked += 1;
+    }
+
+    /// The program has answered, or need not answer any more.
+    pub(crate) fn asks_no_more(&mut self) {
+        self.asked -= 1;
     }
 
     /// A worker has one.

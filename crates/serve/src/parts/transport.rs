@@ -95,6 +95,18 @@ pub(crate) struct Handshake {
     has_answered: bool,
     /// Whether the worker threads answer flights.
     on_workers: bool,
+    question: Question,
+}
+
+/// What the program is asked about a hello.
+enum Question {
+    None,
+    /// These settings have a resolver.
+    Open(Tls),
+    /// It was asked, and this timer bounds the time. (Without a timer the clock has no end.)
+    Asked(Option<Ticket>),
+    /// The settings for the hello; `None` refuses it.
+    Answered(Option<Tls>),
 }
 
 /// What comes next.
@@ -127,6 +139,8 @@ pub(crate) enum Agreement {
     More,
     /// A flight of TLS has come. It waits for its turn: [`Handshake::hand_out`].
     Waits,
+    /// A hello has come that the program answers.
+    Asked,
     /// It is done. The rest of the input is the connection's, and passes its session if it has one.
     Agreed {
         rest: Buf,
@@ -152,14 +166,17 @@ impl Handshake {
 
     /// That of TLS at a server.
     fn server(tls: &Tls, time: Duration, origin: Origin, now: Instant) -> Handshake {
-        let session = Session::server(tls);
+        let session = Session::begin_server(tls);
+        let asks = session.as_ref().is_ok_and(Session::awaits_hello);
         let form = session.map_or_else(Form::Broken, |session| Form::Tls(Box::new(session)));
         let on_workers = tls.on_workers();
-        Handshake { on_workers, ..Handshake::of(form, origin, now.checked_add(time)) }
+        let question = if asks { Question::Open(tls.clone()) } else { Question::None };
+        Handshake { on_workers, question, ..Handshake::of(form, origin, now.checked_add(time)) }
     }
 
     fn of(form: Form, origin: Origin, until: Option<Instant>) -> Handshake {
-        Handshake { origin, until, form, waits: None, has_answered: false, on_workers: false }
+        let (waits, question) = (None, Question::None);
+        Handshake { origin, until, form, waits, has_answered: false, on_workers: false, question }
     }
 
     /// That of a client, whose socket connects first. It may take so long from then on.
@@ -227,6 +244,17 @@ impl Handshake {
                 }
                 Err(because) => Agreement::Failed(because),
             },
+            Form::Tls(session) if session.awaits_hello() => match session.feed_handshake(&input) {
+                Ok(taken) if session.state() == SessionState::Asked => {
+                    self.waits = Some(Buf::from(input.slice(taken..).into_vec()));
+                    Agreement::Asked
+                }
+                Ok(_) => Agreement::More,
+                Err(error) => {
+                    session.take_output(out);
+                    Agreement::NoSession(Box::new(error))
+                }
+            },
             Form::Tls(session) if session.completes_record(&input) => {
                 // However long it waits: other connections need the lease.
                 self.waits = Some(Buf::from(input.into_vec()));
@@ -247,6 +275,31 @@ impl Handshake {
         }
     }
 
+    /// The program is asked about the hello. Returns what asks it; `answer` gets its answer.
+    pub(crate) fn ask(
+        &mut self,
+        timer: Option<Ticket>,
+        answer: Box<dyn FnOnce(Option<Tls>) + Send>,
+    ) {
+        let question = std::mem::replace(&mut self.question, Question::Asked(timer));
+        if let (Form::Tls(session), Question::Open(tls)) = (&self.form, question) {
+            session.ask(&tls, answer);
+        }
+    }
+
+    /// Whether the program was asked, and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        matches!(self.question, Question::Asked(_))
+    }
+
+    /// The program has answered. Returns the timer that bounds its time.
+    pub(crate) fn resolve(&mut self, answer: Option<Tls>) -> Option<Ticket> {
+        match std::mem::replace(&mut self.question, Question::Answered(answer)) {
+            Question::Asked(timer) => timer,
+            _ => None,
+        }
+    }
+
     /// Whether the worker threads answer flights.
     pub(crate) fn is_for_workers(&self) -> bool {
         self.on_workers
@@ -257,7 +310,10 @@ impl Handshake {
         let input = self.waits.take()?;
         let bytes = self.bytes();
         match std::mem::replace(&mut self.form, Form::AtWork { job: None, bytes }) {
-            Form::Tls(session) => Some(Flight { session, input }),
+            Form::Tls(session) => {
+                let question = std::mem::replace(&mut self.question, Question::None);
+                Some(Flight { session, input, question })
+            }
             form => {
                 self.form = form;
                 None
@@ -298,6 +354,7 @@ impl Handshake {
 pub(crate) struct Flight {
     session: Box<Session>,
     input: Buf,
+    question: Question,
 }
 
 /// The answer to a flight.
@@ -311,9 +368,20 @@ pub(crate) struct Answered {
 impl Flight {
     /// The costly part of a handshake.
     pub(crate) fn answer(self) -> Answered {
-        let Flight { mut session, input } = self;
+        let Flight { mut session, input, question } = self;
         let mut out = Vec::new();
-        let agreement = feed(&mut session, input, &mut out);
+        let refused = match question {
+            Question::Answered(Some(tls)) => session.answer(&tls).err(),
+            Question::Answered(None) => session.refuse(),
+            _ => None,
+        };
+        let agreement = match refused {
+            Some(failure) => {
+                session.take_output(&mut out);
+                Agreement::NoSession(Box::new(failure))
+            }
+            None => feed(&mut session, input, &mut out),
+        };
         Answered { session, agreement, out }
     }
 }

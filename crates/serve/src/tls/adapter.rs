@@ -42,6 +42,9 @@ const ALERT: u8 = 21;
 /// hello.
 const UNEXPECTED_MESSAGE: [u8; 7] = [ALERT, 3, 3, 0, 2, 2, 10];
 
+/// The alert `unrecognized_name`, in plain text: nobody has settings for the hello.
+const UNRECOGNIZED_NAME: [u8; 7] = [ALERT, 3, 3, 0, 2, 2, 112];
+
 /// One end of a connection.
 pub(super) struct Wire {
     stage: WireStage,
@@ -183,6 +186,18 @@ impl Wire {
         }
         self.stage = WireStage::Refused(out, name);
         error
+    }
+
+    /// Refuses the hello that waits. Returns whether there is one.
+    pub(super) fn refuse_hello(&mut self) -> bool {
+        let WireStage::Asked(_, name) = &mut self.stage else { return false };
+        self.stage = WireStage::Refused(UNRECOGNIZED_NAME.to_vec(), name.take());
+        true
+    }
+
+    /// Whether the hello has not come, and waits for settings then.
+    pub(super) fn awaits_hello(&self) -> bool {
+        matches!(self.stage, WireStage::Hello(_))
     }
 
     pub(super) fn is_asked(&self) -> bool {

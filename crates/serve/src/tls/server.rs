@@ -10,6 +10,7 @@ use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiCli
 use rustls::{RootCertStore, ServerConfig};
 
 use super::error::TlsError;
+use super::hello::{Hello, HelloResolver};
 use super::names::CertificateNames;
 use super::pem::{self, Pem};
 use super::provider::{Provider, Version};
@@ -53,6 +54,7 @@ struct InUse {
     config: Arc<ServerConfig>,
     handshake_limit: u32,
     handshakes: Handshakes,
+    resolver: Option<HelloResolver>,
 }
 
 /// What a server asks of its clients' certificates.
@@ -75,6 +77,7 @@ pub struct TlsBuilder {
     crls: Vec<Pem>,
     has_tickets: bool,
     sessions: usize,
+    resolver: Option<HelloResolver>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,6 +110,7 @@ impl Tls {
             crls: Vec::new(),
             has_tickets: true,
             sessions: SESSIONS,
+            resolver: None,
         }
     }
 
@@ -152,6 +156,11 @@ impl Tls {
         (config, handshake_limit)
     }
 
+    /// Who answers hellos, if somebody does.
+    pub(super) fn resolver(&self) -> Option<HelloResolver> {
+        self.now().resolver
+    }
+
     /// Whether the worker threads do the costly parts of handshakes.
     pub(crate) fn on_workers(&self) -> bool {
         self.now().handshakes == Handshakes::Workers
@@ -163,7 +172,7 @@ impl Tls {
     /// The settings as rustls has them.
     pub(super) fn of(config: ServerConfig) -> Tls {
         let (config, handshakes) = (Arc::new(config), Handshakes::Loop);
-        let current = InUse { config, handshake_limit: 16 << 10, handshakes };
+        let current = InUse { config, handshake_limit: 16 << 10, handshakes, resolver: None };
         let builder = Mutex::new(Tls::builder());
         Tls(Arc::new(ServerSettings { builder, current: RwLock::new(current) }))
     }
@@ -195,6 +204,39 @@ impl TlsBuilder {
             certificates: certificates.into(),
             key: key.into(),
         });
+        self
+    }
+
+    /// Asks `resolver` which settings a connection gets, when the hello of its client has come:
+    /// with the name and the protocols of the client. It is called on the loop, where it must not
+    /// block. It may answer at once, or give the [`Hello`] to a job, a thread or a look-up, and the
+    /// loop goes on meanwhile. So many hellos of a loop may wait for answers as
+    /// [`Limits::handshakes_waiting`](crate::Limits::handshakes_waiting) says.
+    ///
+    /// Then certificates are not needed here. If there are some, [`Hello::go_on`] uses them.
+    /// Engines and servers ask; [`Session::server`](super::Session::server) does not.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    /// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// use windlass_serve::tls::{Pem, Tls};
+    ///
+    /// // A challenge of ACME (RFC 8737) comes with a protocol of its own.
+    /// let challenge = Tls::builder()
+    ///     .certificate(Pem::bytes(&certificate), Pem::bytes(&key))
+    ///     .alpn(["acme-tls/1"])
+    ///     .build()?;
+    /// let tls = Tls::builder()
+    ///     .certificate(Pem::bytes(&certificate), Pem::bytes(&key))
+    ///     .resolver(move |hello| match hello.offers("acme-tls/1") {
+    ///         true => hello.answer(&challenge),
+    ///         false => hello.go_on(),
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), windlass_serve::tls::Error>(())
+    /// ```
+    pub fn resolver(mut self, resolver: impl Fn(Hello) + Send + Sync + 'static) -> Self {
+        self.resolver = Some(HelloResolver(Arc::new(resolver)));
         self
     }
 
@@ -279,7 +321,8 @@ impl TlsBuilder {
             None => self.new_sessions(&mut config)?,
         }
         let CommonSettings { handshake_limit, handshakes, .. } = *common;
-        Ok(InUse { config: Arc::new(config), handshake_limit, handshakes })
+        let resolver = self.resolver.clone();
+        Ok(InUse { config: Arc::new(config), handshake_limit, handshakes, resolver })
     }
 
     fn new_sessions(&self, config: &mut ServerConfig) -> Result<(), TlsError> {
@@ -329,7 +372,8 @@ impl TlsBuilder {
                 all.add_for_others(identity);
             }
         }
-        if self.certificates.is_empty() { Err(TlsError::NoCertificate) } else { Ok(all) }
+        let has_none = self.certificates.is_empty() && self.resolver.is_none();
+        if has_none { Err(TlsError::NoCertificate) } else { Ok(all) }
     }
 
     fn verifier(

@@ -164,6 +164,23 @@ impl Session {
         }
     }
 
+    /// Refuses the hello of the client, because there are no settings for it. In any other state
+    /// than [`Asked`](SessionState::Asked) nothing happens. Returns the reason why the session has
+    /// failed: [`TlsError::UnknownName`]. [`take_output`](Session::take_output) has the alert.
+    pub fn refuse(&mut self) -> Option<TlsError> {
+        let is_refused = self.failure.is_none() && self.wire.refuse_hello();
+        is_refused.then(|| {
+            let name = self.server_name().map(str::to_owned);
+            self.fail(TlsError::UnknownName(name))
+        })
+    }
+
+    /// Whether the hello has not come, and waits for settings then. It is only read, which costs
+    /// little.
+    pub(crate) fn awaits_hello(&self) -> bool {
+        self.wire.awaits_hello()
+    }
+
     /// The protocols that the client speaks (ALPN), the best first, in the state
     /// [`Asked`](SessionState::Asked); none in every other one.
     pub fn offered_alpn(&self) -> Vec<&[u8]> {
