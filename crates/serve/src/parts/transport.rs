@@ -521,7 +521,10 @@ impl Transports {
 
     /// The places of all connections in a handshake.
     pub(crate) fn indices(&self) -> Vec<u32> {
-        self.handshakes.keys().copied().collect()
+        let mut all: Vec<u32> = self.handshakes.keys().copied().collect();
+        // In the same order in each run of a simulation.
+        all.sort_unstable();
+        all
     }
 
     /// Takes the handshake of a connection out. A storm of them leaves little memory behind.
