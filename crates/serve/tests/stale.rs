@@ -60,7 +60,7 @@ fn refuses_everywhere<T: Harness>(mut l: Loop<T::Driver>, id: Id) {
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         assert!(!engine.pause(id) && !engine.resume(id) && !engine.wake(id));
         assert!(!engine.close(id) && !engine.shutdown(id) && !engine.abort(id));
-        assert!(!engine.detach(id) && !engine.charge(id, 1));
+        assert!(engine.detach(id).is_err() && !engine.charge(id, 1));
         assert!(!engine.set_option(id, SocketOption::Nodelay(true)));
         assert!(!engine.set_deadline(id, Deadline::After(Duration::ZERO)));
         assert!(!engine.set_read_deadline(id, Deadline::After(Duration::ZERO)));

@@ -15,7 +15,7 @@ use peer::Peer;
 use windlass::{Buf, Builder, Watcher};
 use windlass_serve::tls::{Provider, Tls, TlsClient};
 use windlass_serve::{
-    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Server,
+    Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Origin, Refusal, Server,
 };
 
 every_driver! {
@@ -68,8 +68,7 @@ impl Handler for Echo {
         assert!(!data.is_empty());
         self.heard.extend_from_slice(&data);
         if self.detaches {
-            let id = c.id();
-            assert!(!c.engine().detach(id));
+            assert_eq!(c.detach(), Err(Refusal::Tls));
         }
         if let Some(kept) = &mut self.kept {
             c.write_slice(&data);

@@ -441,9 +441,9 @@ fn a_socket_that_the_program_has_becomes_a_client<T: Harness>() {
 fn a_detach_is_refused<T: Harness>() {
     let mut two = Two::new::<T>(quiet());
     let id = two.connect();
-    assert!(!two.client.detach(id));
+    assert_eq!(two.client.detach(id), Err(windlass_serve::Refusal::Tls));
     two.go("it is open", |two| two.opened.contains(&id));
-    assert!(!two.client.detach(id));
+    assert_eq!(two.client.detach(id), Err(windlass_serve::Refusal::Tls));
 }
 
 /// What is written before the session is open waits for it, with the files among it.

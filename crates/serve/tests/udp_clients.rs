@@ -128,7 +128,7 @@ fn a_client_is_answered_and_ends<T: Harness>() {
     }
     assert_eq!(pair.clients.waiting(id), 8);
     // It is no stream.
-    assert!(!pair.clients.detach(id) && !pair.clients.charge(id, 1));
+    assert!(pair.clients.detach(id).is_err() && !pair.clients.charge(id, 1));
     assert!(pair.clients.stream(&mut pair.watcher, id, Waker::noop().clone()).is_none());
     assert!(!pair.clients.set_write_deadline(id, None) && pair.clients.set_deadline(id, None));
     pair.clients.flush(&mut pair.watcher);

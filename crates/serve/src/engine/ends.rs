@@ -20,6 +20,7 @@ use crate::parts::table::{
 use crate::stage::{Stage, StageClock, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
+use crate::words::refused::Refusal;
 
 /// The close of the socket is to reset the connection: the peer must not take a part of the output
 /// for all of it. (Where the option is refused, the socket has no reset.)
@@ -121,10 +122,6 @@ impl<S> Engine<S> {
     /// [`Limits::close`](crate::Limits::close), the connection ends with [`Cause::WriteStall`]. A
     /// [close](Engine::close) takes its place. A move that waits is called off.
     ///
-    /// False for a stale id, for a session, which has no descriptor of its own, for a connection
-    /// with TLS, whose session would be lost, and for a connection that closes, was aborted or has
-    /// failed.
-    ///
     /// ```
     /// use windlass::{Buf, Handle};
     /// use windlass_serve::{Action, Conn, Context, Detached, Handler};
@@ -152,19 +149,32 @@ impl<S> Engine<S> {
     ///     println!("{socket:?}, and {} pieces", early.len());
     /// }
     /// ```
-    pub fn detach(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.unless_session(id) else { return false };
+    ///
+    /// # Errors
+    /// - [`Refusal::Stale`]: the connection has ended, closes, was aborted or has failed, or the
+    ///   server shuts down and it is about to move.
+    /// - [`Refusal::Tls`]: it has TLS. A descriptor without the keys is of no use to anybody.
+    /// - [`Refusal::Unsupported`]: a session has no descriptor of its own.
+    pub fn detach(&mut self, id: Id) -> Result<(), Refusal> {
+        let Some(place) = self.table.get(id) else { return Err(Refusal::Stale) };
+        if place.session().is_some() {
+            return Err(Refusal::Unsupported);
+        }
         if place.flags & CODED != 0 {
-            return false;
+            return Err(Refusal::Tls);
         }
-        if place.is_over() {
-            return place.stage == Stage::Ended; // its event waits
+        let (is_over, stage) = (place.is_over(), place.stage);
+        if is_over && stage != Stage::Ended {
+            return Err(Refusal::Stale);
         }
-        if place.stage == Stage::Leaving && !self.call_off_move(id.index()) {
-            return !self.is_moving(id);
+        if is_over {
+            return Ok(()); // its event waits
+        }
+        if stage == Stage::Leaving && !self.call_off_move(id.index()) {
+            return if self.is_moving(id) { Err(Refusal::Stale) } else { Ok(()) };
         }
         self.leave(id);
-        true
+        Ok(())
     }
 
     /// Begins to leave, because the program wants the descriptor, or another loop gets it.

@@ -36,7 +36,7 @@ pub enum Action {
     /// connection.
     Close,
     /// Hand the descriptor to [`Handler::detached`] after its waiting output is sent. No effect in
-    /// a callback without a connection, and for a session, which has no descriptor of its own.
+    /// a callback without a connection, and where [`Conn::detach`] refuses it.
     Detach,
     /// Shut the whole server down: see [`Server::run`](crate::Server::run).
     Shutdown,
@@ -459,6 +459,15 @@ impl<S> Conn<'_, S> {
     /// [`Engine::is_full`].
     pub fn is_full(&mut self) -> bool {
         self.engine.is_full(self.id())
+    }
+
+    /// Hands the descriptor to [`Handler::detached`] after the waiting output is sent, as
+    /// [`Action::Detach`] does, and says why it does not.
+    ///
+    /// # Errors
+    /// Those of [`Engine::detach`]: [`Refusal::Tls`] for a connection with TLS, for example.
+    pub fn detach(&mut self) -> Result<(), Refusal> {
+        self.engine.detach(self.id())
     }
 
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:

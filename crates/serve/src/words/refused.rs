@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-/// Why a write, a job, a file or a message was refused.
+/// Why a write, a job, a file, a message or a change of the connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -24,8 +24,11 @@ pub enum Refusal {
     Files,
     /// The file is no regular file, or the range is not within it.
     File,
-    /// A session sends no file, and a simulation has none.
+    /// A session sends no file, and a simulation has none. A session has no descriptor of its own,
+    /// and no stream of bytes.
     Unsupported,
+    /// The connection has TLS, whose state does not leave it.
+    Tls,
 }
 
 impl fmt::Display for Refusal {
@@ -39,7 +42,8 @@ impl fmt::Display for Refusal {
             Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
             Refusal::Files => "too many files wait for this connection (Limits::files)",
             Refusal::File => "it is no regular file, or the range is not within it",
-            Refusal::Unsupported => "a session sends no file, and a simulation has none",
+            Refusal::Unsupported => "a session has no files and no stream, a simulation no files",
+            Refusal::Tls => "the connection has TLS",
         })
     }
 }
@@ -52,7 +56,7 @@ impl From<Refusal> for io::Error {
         let kind = match reason {
             Refusal::Stale => io::ErrorKind::BrokenPipe,
             Refusal::File => io::ErrorKind::InvalidInput,
-            Refusal::Unsupported => io::ErrorKind::Unsupported,
+            Refusal::Unsupported | Refusal::Tls => io::ErrorKind::Unsupported,
             _ => io::ErrorKind::QuotaExceeded,
         };
         io::Error::new(kind, reason)
