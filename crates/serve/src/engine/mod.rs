@@ -52,6 +52,7 @@ mod requests;
 mod sessions;
 mod stream;
 mod sweep;
+mod transitions;
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -462,7 +462,8 @@ impl<S> Conn<'_, S> {
     }
 
     /// Hands the descriptor to [`Handler::detached`] after the waiting output is sent, as
-    /// [`Action::Detach`] does, and says why it does not.
+    /// [`Action::Detach`] does, and says why it does not. To hand bytes over that were read ahead,
+    /// [give them back](Conn::unread) before.
     ///
     /// # Errors
     /// Those of [`Engine::detach`]: [`Refusal::Tls`] for a connection with TLS, for example.
@@ -520,6 +521,15 @@ impl<S> Conn<'_, S> {
             threads.note_movable(id.loop_index());
         }
         may_move
+    }
+
+    /// Gives bytes back that the program has read ahead, for whoever reads the connection next: see
+    /// [`Engine::unread`].
+    ///
+    /// # Errors
+    /// [`Refused`] hands the bytes back: see [`Engine::unread`].
+    pub fn unread(&mut self, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
+        self.engine.unread(self.id(), data)
     }
 
     /// Stops the delivery of data. There is one pause for all layers of a program: see

@@ -29,6 +29,10 @@ pub enum Refusal {
     Unsupported,
     /// The connection has TLS, whose state does not leave it.
     Tls,
+    /// The peer has shut down its output: no input follows.
+    Ended,
+    /// The program has made a [`Stream`](crate::Stream) of the connection, which has its input.
+    Stream,
 }
 
 impl fmt::Display for Refusal {
@@ -44,6 +48,8 @@ impl fmt::Display for Refusal {
             Refusal::File => "it is no regular file, or the range is not within it",
             Refusal::Unsupported => "a session has no files and no stream, a simulation no files",
             Refusal::Tls => "the connection has TLS",
+            Refusal::Ended => "the peer has shut down its output",
+            Refusal::Stream => "the program has made a stream of the connection",
         })
     }
 }
