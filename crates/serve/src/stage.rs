@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  Connecting ──▶ Handshake ──▶ Open ──▶ HalfClosed ──close──▶ Closing ──▶ Lingering ──▶ Ended
-//!                               ▲ │          │
+//!                     ▲         ▲ │          │
+//!                     └─upgrade─│─┤          │
 //!               a move called off │          │
 //!                               │ └──detach──┴──▶ Leaving ──close──▶ Closing
 //!                               └───────────────────┘ └────────────────────────────────▶ Ended
@@ -21,6 +22,7 @@
 //! |---|---|---|---|---|
 //! | connecting | [`Limits::connect`] | nothing | [`Cause::ConnectTimeout`] | – |
 //! | handshake | [`Proxy::timeout`], [`Limits::handshake`] | nothing | [`Cause::ReadTimeout`] | a reset |
+//! | handshake of an upgrade | [`Limits::handshake`] | nothing | [`Cause::ReadTimeout`] | an end of file |
 //! | open | [`Limits::idle`], or that of [`Conn::set_idle_timeout`] | a byte, either way | [`Cause::Idle`] | an end of file |
 //! | open, with a limit of the program | [`Conn::limit`] | bytes of the peer, at a rate | [`Cause::TooSlow`] | an end of file |
 //! | open, while output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
@@ -45,7 +47,8 @@
 //! The program does not know an accepted connection that is in its handshake. Whatever ends it, the
 //! program gets no event, and the log is told of a refused connection
 //! ([`RefusedBecause::Handshake`]). A client that the program has begun still connects, for the
-//! program, until its handshake is done.
+//! program, until its handshake is done. An upgrade of an open connection is open, for the program:
+//! it takes writes, which wait.
 //!
 //! [`Proxy::timeout`]: crate::net::Proxy::timeout
 //! [`RefusedBecause::Handshake`]: crate::log::RefusedBecause::Handshake
@@ -99,6 +102,9 @@ pub(crate) enum Step {
     Connected,
     /// The connect has succeeded, and the transport begins its handshake.
     Greets,
+    /// An open connection goes over to TLS.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))] // nothing asks for it
+    Upgrades,
     /// The handshake is done.
     Agreed,
     /// One side has ended, and the other one goes on.
@@ -137,6 +143,7 @@ impl Stage {
         Some(match (self, step) {
             (Connecting, Step::Connected) => Open,
             (Connecting, Step::Greets) => Handshake,
+            (Open, Step::Upgrades) => Handshake,
             (Handshake, Step::Agreed) => Open,
             (Open, Step::SideEnded) => HalfClosed,
             // `Leaving` is not here: `close_as` first calls it off, if the program asks.
@@ -167,8 +174,9 @@ impl Stage {
     /// What a program is told that the connection was doing.
     pub(crate) const fn phase(self) -> Phase {
         match self {
-            Stage::Connecting | Stage::Handshake => Phase::Connecting,
-            Stage::Open | Stage::HalfClosed => Phase::Open,
+            Stage::Connecting => Phase::Connecting,
+            // The program knows a connection in its handshake only if that is an upgrade.
+            Stage::Handshake | Stage::Open | Stage::HalfClosed => Phase::Open,
             Stage::Leaving => Phase::Detaching,
             // What it was doing when it failed is noted elsewhere.
             Stage::Closing | Stage::Failing | Stage::Ended => Phase::Closing,
@@ -202,6 +210,10 @@ mod tests {
             (
                 Step::Greets,
                 lasts([Open, HalfClosed, Handshake, Handshake, Leaving, Closing, Lingering]),
+            ),
+            (
+                Step::Upgrades,
+                lasts([Handshake, HalfClosed, Connecting, Handshake, Leaving, Closing, Lingering]),
             ),
             (
                 Step::Agreed,
@@ -238,7 +250,8 @@ mod tests {
         }
     }
 
-    /// No step leads back from an end, and a called-off move is the only way back at all.
+    /// No step leads back from an end. The only ways back at all are a called-off move and an
+    /// upgrade.
     #[test]
     fn no_way_leads_back() {
         let rank = |stage| match stage {

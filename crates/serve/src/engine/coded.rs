@@ -37,6 +37,10 @@ impl<S: Default> Engine<S> {
             self.dirty(index);
             return None;
         }
+        if self.table.place(index).stage == Stage::Handshake {
+            self.upgrade_input(index, input);
+            return None;
+        }
         let session = self.entrance.transports.session(index)?;
         if session.failure().is_some() {
             return None; // It was told.
@@ -173,6 +177,8 @@ impl<S> Engine<S> {
             let source = self.table.place(index).source;
             let Some(active) = self.table.active_of(index) else { return true };
             let waits = match active.files.as_deref() {
+                // What was written before an upgrade is plain, and no text joins it.
+                Some(files) if !files.is_coded => false,
                 Some(files) => files.count == 0 && active.corked > 0,
                 None if active.corked == 0 => return true,
                 None => active.corked > PIECE || watcher.queued_bytes(source).unwrap_or(0) > AHEAD,

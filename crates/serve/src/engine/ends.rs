@@ -49,6 +49,10 @@ impl<S> Engine<S> {
             // The program has its descriptor, or another loop gets it.
             return cause == Cause::Closed && self.owe_close(id);
         }
+        if place.stage == Stage::Handshake && self.closes_later(id, cause) {
+            return true;
+        }
+        let Some(place) = self.table.get_mut(id) else { return false };
         let leaves = place.stage == Stage::Leaving;
         if place.flags & CONNECTING != 0 {
             // A shutdown would wait for the connect.
@@ -240,7 +244,8 @@ impl<S> Engine<S> {
         }
         let token = self.token(index);
         let waits_for_files = self.files_of(index).is_some();
-        if flags & SHUT != 0 && !waits_for_files && !self.waits_to_shut(index) {
+        let waits_to_shut = waits_for_files || self.waits_to_shut(index);
+        if flags & SHUT != 0 && !waits_to_shut && stage != Stage::Handshake {
             let place = self.table.place_mut(index);
             place.flags = place.flags & !SHUT | SHUTTING;
             self.say_end(watcher, index);
@@ -528,7 +533,7 @@ impl<S> Engine<S> {
             return None;
         }
         self.forget_flight(index);
-        let was_agreeing = self.entrance.transports.get_mut(index).is_some_and(|one| one.is_tls());
+        let was_agreeing = self.entrance.transports.is_agreeing(index);
         self.counters.handshakes.failed += u64::from(was_agreeing);
         self.entrance.transports.drop_session(index)
     }

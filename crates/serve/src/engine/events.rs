@@ -44,8 +44,12 @@ pub(crate) enum Pending {
     TurnAway(Accepted),
     /// The first datagram of a session.
     Heard(Id, Buf),
-    /// The transport has agreed with the peer, and this input was left over.
+    /// The transport has agreed with the peer, and this input was left over. Or it is input for the
+    /// session of a connection that goes over to TLS.
     Agreed(Id, Buf),
+    /// An upgrade is done.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))] // there is none
+    Upgraded(Id),
     /// A connection that a thread hands over.
     Take(Box<Moved>),
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
@@ -190,7 +194,7 @@ impl<S: Default> Engine<S> {
         };
         let flags = place.flags;
         match place.stage {
-            Stage::Handshake => {
+            Stage::Handshake if place.state.is_none() || flags & CONNECTING != 0 => {
                 self.handshake_read(watcher, index, completion);
                 return None;
             }
@@ -220,7 +224,7 @@ impl<S: Default> Engine<S> {
                 } else {
                     let place = self.table.place(index);
                     let stops = place.flags & STOPPED != 0 || place.stage == Stage::Leaving;
-                    if stops && place.flags & FINISHING == 0 {
+                    if stops && place.flags & FINISHING == 0 && place.stage != Stage::Handshake {
                         // The read stops at the first data that arrives: a short pause costs
                         // nothing.
                         watcher.cancel(completion.ticket());
@@ -297,8 +301,12 @@ impl<S: Default> Engine<S> {
                 None
             }
             OpCode::Timer => {
-                if completion.result.is_ok() {
-                    self.lingered(watcher, index);
+                match self.table.place(index).stage {
+                    _ if completion.result.is_err() => {}
+                    Stage::Handshake => {
+                        self.upgrade_timed_out(watcher, index, completion.ticket());
+                    }
+                    _ => self.lingered(watcher, index),
                 }
                 None
             }
@@ -441,6 +449,9 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
+                #[cfg(feature = "tls")]
+                Pending::Upgraded(id) if self.delivers(id) => return Some(Event::Upgraded { id }),
+                Pending::Upgraded(_) => {}
                 Pending::Agreed(id, rest) => {
                     if let Some(event) = self.agreed(watcher, id, rest) {
                         return Some(event);

@@ -71,6 +71,7 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: as for [`write`](Engine::write).
     /// - [`Refusal::Files`]: [`Limits::files`](crate::Limits::files) files wait already.
     /// - [`Refusal::File`]: it is no regular file, or the range is not within it.
+    /// - [`Refusal::Tls`]: it goes over to TLS. It sends files when that is done.
     /// - [`Refusal::Unsupported`]: the connection is a session, or the watcher runs on a
     ///   simulation, which has no files of the system. (If the engine has not seen the watcher yet,
     ///   for example on a connection that connects, the connection ends with [`Cause::Rejected`]
@@ -105,6 +106,12 @@ impl<S> Engine<S> {
             return Err(Refusal::Unsupported);
         }
         self.may_write(index, 0)?;
+        // Its bytes would be among the plain ones.
+        let is_plain = self.files_of(index).is_some_and(|files| !files.is_coded);
+        let is_coded = self.table.place(index).flags & CODED != 0;
+        if self.is_upgrading(index) || is_coded && is_plain {
+            return Err(Refusal::Tls);
+        }
         if self.files_of(index).is_some_and(|files| files.count >= self.config.limits.files) {
             return Err(Refusal::Files);
         }
@@ -213,7 +220,7 @@ impl<S> Engine<S> {
     pub(crate) fn sendable(&mut self, index: u32) -> usize {
         let corked = self.corked(index);
         match self.files_of(index) {
-            _ if !self.may_send(index) => 0,
+            _ if !self.may_send(index) => self.sendable_before(index),
             None => corked,
             Some(files) => files.sendable(corked),
         }

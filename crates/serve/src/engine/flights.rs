@@ -117,7 +117,10 @@ impl<S> Engine<S> {
         while left > 0
             && let Some(id) = self.entrance.flights.pop()
         {
-            if let Some(flight) = self.take_flight(watcher, id) {
+            if self.table.lives(id) && self.is_upgrading(id.index()) {
+                left -= 1;
+                self.answer_upgrade(id.index());
+            } else if let Some(flight) = self.take_flight(watcher, id) {
                 left -= 1;
                 self.take_answer(watcher, id.index(), flight.answer());
             }

@@ -482,7 +482,10 @@ impl<S> Engine<S> {
     pub(crate) fn try_to_read<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> bool {
         let place = self.table.place(index);
         let stays = READING | ENDED | STOPPED | CONNECTING | ABORT;
-        if place.flags & stays != 0 || place.stage >= Stage::Leaving {
+        // The handshake of an upgrade ends, whatever stops the reads of the program's data.
+        let is_stopped = place.flags & stays != 0
+            && (place.stage != Stage::Handshake || place.flags & stays & !STOPPED != 0);
+        if is_stopped || place.stage >= Stage::Leaving {
             return true;
         }
         // The end of the input can be among what is held back. Nothing follows it.
@@ -560,6 +563,7 @@ impl<S> Engine<S> {
                     }
                 }
                 Request::Idled(id) => self.end_idle(watcher, id),
+                Request::Upgrade(id) => self.look_at_upgrade(watcher, id),
                 Request::Reads(id) => self.reads_changed(watcher, id),
                 Request::IdleTimeout(id, span) => self.set_idle_timeout_of(watcher, id, span),
                 Request::Allowances => self.look_at_allowances(watcher),

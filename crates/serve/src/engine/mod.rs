@@ -53,6 +53,7 @@ mod sessions;
 mod stream;
 mod sweep;
 mod transitions;
+mod upgrade;
 
 use std::collections::VecDeque;
 use std::fmt;

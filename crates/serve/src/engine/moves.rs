@@ -13,7 +13,7 @@ use crate::log::LogEvent;
 use crate::parts::deadlines::Kind;
 use crate::parts::moves::{Departed, Move, Moved, Owed, Pack, Parts};
 use crate::parts::table::{CODED, CONNECTING, ENDED, FULL, HELD, PAUSED, WOKEN};
-use crate::stage::Step;
+use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
@@ -38,7 +38,8 @@ impl<S> Engine<S> {
         let Some(at) = self.leaving.moves.iter().position(|one| one.id == id) else { return false };
         let Some(place) = self.table.get(id) else { return false };
         let flags = place.flags;
-        if place.takes_no_output() || flags & CONNECTING != 0 {
+        let agrees = flags & CONNECTING != 0 || place.stage == Stage::Handshake;
+        if place.takes_no_output() || agrees {
             return self.leaving.moves[at].begun.is_some();
         }
         if self.stream_of(id.index()).is_some() {
@@ -258,7 +259,6 @@ mod tests {
 
     use super::*;
     use crate::parts::table::READING;
-    use crate::stage::Stage;
     use crate::words::config::Config;
     use crate::words::event::Event;
     use crate::words::limits::Limits;

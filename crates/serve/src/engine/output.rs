@@ -367,7 +367,9 @@ impl<S> Engine<S> {
 
     /// Whether the output of this turn can be sent now.
     pub(crate) fn may_send(&self, index: u32) -> bool {
-        self.table.place(index).flags & (CONNECTING | ABORT) == 0
+        // One comparison for a plain connection.
+        self.table.place(index).flags & (CONNECTING | ABORT | CODED) == 0
+            || self.may_send_coded(index)
     }
 
     /// Sends what was written to a connection in this turn, and notes how much of it waits.
@@ -381,7 +383,7 @@ impl<S> Engine<S> {
         }
         self.thaw(index);
         if !self.may_send(index) {
-            return self.recharge(index);
+            return self.send_in_handshake(watcher, index);
         }
         if is_coded {
             if !self.sends_text(watcher, index) {
@@ -545,8 +547,12 @@ impl<S> Engine<S> {
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         self.note_full(index);
         if self.files_of(index).is_none() && self.corked(index) > 0 {
-            // Output of this turn waits, too. The flush sends it, and looks again.
-            return self.dirty(index);
+            // Output of this turn waits, too. The flush sends it, and looks again; or the end of a
+            // handshake does.
+            if !self.is_upgrading(index) {
+                self.dirty(index);
+            }
+            return;
         }
         let queued = self.queued(watcher, index);
         let limits = self.config.limits;
@@ -568,11 +574,12 @@ impl<S> Engine<S> {
 
     /// Updates the charge of a connection to the bytes that wait for it.
     pub(crate) fn recharge(&mut self, index: u32) {
-        let connects = self.table.place(index).flags & CONNECTING != 0;
+        let flags = self.table.place(index).flags & (CONNECTING | CODED);
+        let waits_to_begin = flags != 0 && (flags & CONNECTING != 0 || self.is_upgrading(index));
         let Some(active) = self.table.active_of(index) else { return };
-        // Output of this turn is not charged, except where it has to wait: for the connect, or
-        // for a file.
-        let waits = if connects || active.files.is_some() { active.corked } else { 0 };
+        // Output of this turn is not charged, except where it has to wait: for the connect, for the
+        // handshake of an upgrade, or for a file.
+        let waits = if waits_to_begin || active.files.is_some() { active.corked } else { 0 };
         let queued = active.in_memory();
         let all = queued + active.held_bytes + waits + active.by_program as usize;
         let all = u32::try_from(all).unwrap_or(u32::MAX);

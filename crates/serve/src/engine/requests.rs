@@ -19,6 +19,8 @@ pub(crate) enum Request {
     IdleTimeout(Id, Option<Duration>),
     /// The idle time of a connection has passed.
     Idled(Id),
+    /// The handshake of an upgrade begins or is over, or its clock changes.
+    Upgrade(Id),
     /// The reads of a connection with a limit have stopped, or go on.
     Reads(Id),
     /// The time of a connection is new, or it is time to look.

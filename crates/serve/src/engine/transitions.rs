@@ -73,6 +73,7 @@ impl<S> Engine<S> {
     /// - [`Refusal::Stale`]: the connection has ended, closes, or has not opened.
     /// - [`Refusal::Ended`]: the program knows of the end of the input, and nothing follows it.
     /// - [`Refusal::Stream`]: a stream has its input.
+    /// - [`Refusal::Tls`]: it goes over to TLS. What came before is no input of the session.
     /// - [`Refusal::Unsupported`]: a session has datagrams.
     ///
     /// [`Event::Data`]: crate::Event::Data
@@ -94,6 +95,8 @@ impl<S> Engine<S> {
             Err(Refusal::Unsupported)
         } else if place.is_over() || place.flags & CONNECTING != 0 {
             Err(Refusal::Stale)
+        } else if place.stage == Stage::Handshake {
+            Err(Refusal::Tls) // it would be told behind the handshake
         } else if place.flags & ENDED != 0 {
             Err(Refusal::Ended)
         } else if self.stream_of(id.index()).is_some() {

@@ -61,8 +61,8 @@ pub(crate) const SHUT: u16 = 1 << 11;
 /// The shutdown is submitted.
 pub(crate) const SHUTTING: u16 = 1 << 12;
 /// Its stage is `Handshake` or a later one. This is here, too, so that the path of a message looks
-/// at the flags only. A client in its handshake is not barred: what the program writes to it waits,
-/// as during the connect.
+/// at the flags only. A client in its handshake and an upgrade are not barred: what the program
+/// writes to them waits, as during the connect.
 const BARRED: u16 = 1 << 13;
 /// It is to be aborted.
 pub(crate) const ABORT: u16 = 1 << 14;
@@ -126,8 +126,8 @@ impl<S> Place<S> {
     pub(crate) fn set_stage(&mut self, stage: Stage) {
         self.stage = stage;
         self.flags &= !BARRED;
-        let is_client = stage == Stage::Handshake && self.flags & CONNECTING != 0;
-        if stage >= Stage::Handshake && !is_client {
+        let is_known = stage == Stage::Handshake && self.state.is_some();
+        if stage >= Stage::Handshake && !is_known {
             self.flags |= BARRED;
         }
     }

@@ -18,7 +18,7 @@
 //! connection has none. A header of a proxy comes first, and what is behind it is the first input
 //! of the session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -206,14 +206,7 @@ impl Handshake {
     pub(crate) fn bytes(&self) -> usize {
         match &self.form {
             Form::Header { begun, .. } => begun.len(),
-            Form::Tls(session) => {
-                let waits = self.waits.as_ref().map_or(0, Buf::len);
-                match session.handshake_taken() {
-                    0 => BEGUN + waits,
-                    1..=4096 => AGREEING + waits,
-                    taken => AGREEING + 2 * taken + waits,
-                }
-            }
+            Form::Tls(session) => held_by(session) + self.waits.as_ref().map_or(0, Buf::len),
             Form::AtWork { bytes, .. } => *bytes,
             Form::Ahead(..) | Form::Broken(_) => 0,
         }
@@ -398,6 +391,15 @@ fn feed(session: &mut Session, input: Buf, out: &mut Vec<u8>) -> Agreement {
     agreement
 }
 
+/// How many bytes a session counts for whose handshake is not done.
+pub(crate) fn held_by(session: &Session) -> usize {
+    match session.handshake_taken() {
+        0 => BEGUN,
+        1..=4096 => AGREEING,
+        taken => AGREEING + 2 * taken,
+    }
+}
+
 /// What a session of TLS counts for before a byte of its peer: a server has 2016 bytes and a client
 /// 3572, with rustls 0.23 and ring. The test `tls_bounds.rs` counts them with an allocator.
 const BEGUN: usize = 4 << 10;
@@ -445,6 +447,30 @@ pub(crate) fn because(cause: Cause) -> RefusedBecause {
     }
 }
 
+/// A plain connection that goes over to TLS: its handshake is under way. Its session stands among
+/// those of open connections.
+#[derive(Default)]
+pub(crate) struct Upgrade {
+    /// When it has taken too long, and the timer of that.
+    pub(crate) until: Option<Instant>,
+    pub(crate) timer: Option<Ticket>,
+    /// The idle time that the connection had, and gets back.
+    pub(crate) idle: Option<Duration>,
+    /// Why it closes when its output has left, if it does.
+    pub(crate) closes: Option<Cause>,
+    /// A flight that waits for its turn, and what has come behind it.
+    pub(crate) waits: VecDeque<Buf>,
+    pub(crate) is_done: bool,
+    has_begun: bool,
+}
+
+impl Upgrade {
+    /// Whether the watcher has not seen it yet.
+    pub(crate) fn is_first_look(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_begun, true)
+    }
+}
+
 /// The doors of the listeners, and the connections behind which they have not closed yet.
 #[derive(Default)]
 pub(crate) struct Transports {
@@ -452,6 +478,8 @@ pub(crate) struct Transports {
     doors: Vec<Option<Arc<Door>>>,
     /// By the place of the connection.
     handshakes: HashMap<u32, Handshake>,
+    /// By the place of the connection.
+    upgrades: HashMap<u32, Upgrade>,
     /// The sessions of open connections, by their places.
     sessions: Vec<Option<Box<Session>>>,
     /// Memory in which text of several buffers becomes one.
@@ -494,6 +522,7 @@ impl Transports {
     /// Forgets the session of a connection that ends, and its handshake. Returns why TLS has
     /// failed, if it has.
     pub(crate) fn drop_session(&mut self, index: u32) -> Option<Box<Failure>> {
+        self.end_upgrade(index);
         let open = self.sessions.get_mut(index as usize).and_then(Option::take);
         let session = open.or_else(|| self.remove(index)?.into_session())?;
         session.failure().cloned().map(Box::new)
@@ -509,6 +538,29 @@ impl Transports {
     /// Takes the session of a connection that leaves.
     pub(crate) fn take_session(&mut self, index: u32) -> Option<Box<Session>> {
         self.sessions.get_mut(index as usize)?.take()
+    }
+
+    /// Whether the handshake of TLS of a connection is under way.
+    pub(crate) fn is_agreeing(&self, index: u32) -> bool {
+        let of_handshake = self.handshakes.get(&index).is_some_and(Handshake::is_tls);
+        of_handshake || self.upgrades.get(&index).is_some_and(|upgrade| !upgrade.is_done)
+    }
+
+    /// Notes that the handshake of an open connection begins.
+    #[cfg(feature = "tls")]
+    pub(crate) fn begin_upgrade(&mut self, index: u32) {
+        self.upgrades.insert(index, Upgrade::default());
+    }
+
+    pub(crate) fn upgrade(&mut self, index: u32) -> Option<&mut Upgrade> {
+        self.upgrades.get_mut(&index)
+    }
+
+    /// The upgrade of a connection is over, or the connection ends.
+    pub(crate) fn end_upgrade(&mut self, index: u32) -> Option<Upgrade> {
+        let upgrade = self.upgrades.remove(&index);
+        shrink(&mut self.upgrades);
+        upgrade
     }
 
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {
@@ -530,10 +582,14 @@ impl Transports {
     /// Takes the handshake of a connection out. A storm of them leaves little memory behind.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Handshake> {
         let handshake = self.handshakes.remove(&index);
-        if self.handshakes.capacity() > 4 * self.handshakes.len() + 256 {
-            self.handshakes.shrink_to(2 * self.handshakes.len());
-        }
+        shrink(&mut self.handshakes);
         handshake
+    }
+}
+
+fn shrink<T>(all: &mut HashMap<u32, T>) {
+    if all.capacity() > 4 * all.len() + 256 {
+        all.shrink_to(2 * all.len());
     }
 }
 

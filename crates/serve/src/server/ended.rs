@@ -1,13 +1,18 @@
-//! The arguments of the last callback of a connection.
+//! The arguments of the last callback of a connection, and what the program asks for before it
+//! passes a connection on.
 
 use std::time::Duration;
 
 use windlass::{Buf, Handle};
 
+use super::handler::Conn;
 #[cfg(doc)]
-use super::handler::Handler;
+use super::handler::{Action, Handler};
+#[cfg(doc)]
+use crate::engine::Engine;
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
+use crate::words::refused::{Refusal, Refused};
 
 /// The argument of [`Handler::closed`].
 #[derive(Debug)]
@@ -47,4 +52,25 @@ pub struct Detached<S> {
     pub eof: bool,
     /// The program's state.
     pub state: S,
+}
+
+impl<S> Conn<'_, S> {
+    /// Hands the descriptor to [`Handler::detached`] after the waiting output is sent, as
+    /// [`Action::Detach`] does, and says why it does not. To hand bytes over that were read ahead,
+    /// [give them back](Conn::unread) before.
+    ///
+    /// # Errors
+    /// Those of [`Engine::detach`]: [`Refusal::Tls`] for a connection with TLS, for example.
+    pub fn detach(&mut self) -> Result<(), Refusal> {
+        self.engine.detach(self.id())
+    }
+
+    /// Gives bytes back that the program has read ahead, for whoever reads the connection next: see
+    /// [`Engine::unread`].
+    ///
+    /// # Errors
+    /// [`Refused`] hands the bytes back: see [`Engine::unread`].
+    pub fn unread(&mut self, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
+        self.engine.unread(self.id(), data)
+    }
 }

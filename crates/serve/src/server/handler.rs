@@ -125,6 +125,13 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// The connection has gone over to TLS, after [`Conn::upgrade`]: both ends have agreed. What
+    /// [`data`](Handler::data) gets from now on has come encrypted.
+    #[cfg(feature = "tls")]
+    fn upgraded(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        Action::None
+    }
+
     /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`], or
     /// [`Cause::TooSlow`] for that of [`Conn::limit`]. The default ends it with this cause: bytes
     /// that wait are lost. Otherwise it goes on: see [`Event::LimitReached`].
@@ -461,16 +468,6 @@ impl<S> Conn<'_, S> {
         self.engine.is_full(self.id())
     }
 
-    /// Hands the descriptor to [`Handler::detached`] after the waiting output is sent, as
-    /// [`Action::Detach`] does, and says why it does not. To hand bytes over that were read ahead,
-    /// [give them back](Conn::unread) before.
-    ///
-    /// # Errors
-    /// Those of [`Engine::detach`]: [`Refusal::Tls`] for a connection with TLS, for example.
-    pub fn detach(&mut self) -> Result<(), Refusal> {
-        self.engine.detach(self.id())
-    }
-
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:
     /// for a connection that will be idle for long, or was upgraded. False if a loop serves it
     /// already, if it closes, has shut down its output, or has a [`Stream`].
@@ -521,15 +518,6 @@ impl<S> Conn<'_, S> {
             threads.note_movable(id.loop_index());
         }
         may_move
-    }
-
-    /// Gives bytes back that the program has read ahead, for whoever reads the connection next: see
-    /// [`Engine::unread`].
-    ///
-    /// # Errors
-    /// [`Refused`] hands the bytes back: see [`Engine::unread`].
-    pub fn unread(&mut self, data: impl Into<Buf>) -> Result<(), Refused<Buf>> {
-        self.engine.unread(self.id(), data)
     }
 
     /// Stops the delivery of data. There is one pause for all layers of a program: see

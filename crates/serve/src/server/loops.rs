@@ -400,6 +400,8 @@ impl<H: Handler> ServerLoop<H> {
             Event::LimitReached { id, cause } => {
                 self.call(id.index(), |h, c| h.limit_reached(c, cause));
             }
+            #[cfg(feature = "tls")]
+            Event::Upgraded { id } => self.call(id.index(), H::upgraded),
             Event::Drained { id } => self.call(id.index(), H::drained),
             Event::Wake { id } => self.call(id.index(), H::wake),
             Event::FileSent { id, len } => {

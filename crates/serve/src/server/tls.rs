@@ -1,8 +1,14 @@
-//! What a callback can read of the TLS of its connection.
+//! What a callback can read of the TLS of its connection, and how that begins.
+
+use windlass::Buf;
 
 use super::handler::Conn;
 #[cfg(doc)]
+use super::handler::Handler;
+#[cfg(doc)]
 use crate::engine::Engine;
+use crate::tls::Role;
+use crate::words::refused::Refused;
 
 impl<S> Conn<'_, S> {
     /// The session of TLS, to read what was agreed on; `None` for a plain connection. See
@@ -25,6 +31,51 @@ impl<S> Conn<'_, S> {
     /// ```
     pub fn tls(&self) -> Option<&crate::tls::Session> {
         self.engine.tls(self.id())
+    }
+
+    /// Lets the plain connection go over to TLS, as `STARTTLS` does. `rest` is what was read behind
+    /// the last plain message: the begin of the handshake, which no program must keep.
+    /// [`Handler::upgraded`] follows. [`Engine::upgrade`] says what this means for what was written
+    /// before and after it.
+    ///
+    /// ```
+    /// use windlass::Buf;
+    /// use windlass_serve::framing::{Input, Lines};
+    /// use windlass_serve::tls::Tls;
+    /// use windlass_serve::{Action, Conn, Handler};
+    ///
+    /// struct Mail(Tls);
+    /// impl Handler for Mail {
+    ///     type State = Input;
+    ///     fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
+    ///         c.state().push(data);
+    ///         while let Ok(Some(line)) = c.state().next(&mut Lines::new(1000)) {
+    ///             if &*line != b"STARTTLS" {
+    ///                 c.write("500 what?\r\n");
+    ///                 continue;
+    ///             }
+    ///             c.write("220 go ahead\r\n"); // leaves as plain text
+    ///             let rest = c.state().take_rest();
+    ///             let begins = c.upgrade(&self.0, rest).is_ok();
+    ///             return if begins { Action::None } else { Action::Close };
+    ///         }
+    ///         Action::None
+    ///     }
+    ///     fn upgraded(&mut self, c: &mut Conn<'_, Input>) -> Action {
+    ///         *c.state() = Input::new(); // nothing that was said before counts
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused`] hands `rest` back: see [`Engine::upgrade`].
+    pub fn upgrade(
+        &mut self,
+        role: impl Into<Role>,
+        rest: impl Into<Buf>,
+    ) -> Result<(), Refused<Buf>> {
+        self.engine.upgrade(self.id(), role, rest)
     }
 }
 

@@ -74,8 +74,8 @@ pub struct Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsHandshakes {
-    /// Handshakes that have begun: a client is connected, or an accepted connection has brought the
-    /// header of a proxy if there is to be one.
+    /// Handshakes that have begun: a client is connected, an accepted connection has brought the
+    /// header of a proxy if there is to be one, or a plain connection goes over to TLS.
     pub begun: u64,
     /// Handshakes that are done.
     pub completed: u64,

@@ -115,6 +115,13 @@ pub enum Event<S> {
         /// The length of the range, in bytes.
         len: u64,
     },
+    /// The connection has gone over to TLS: both ends have agreed. The bytes of the next
+    /// [`Data`](Event::Data) are plain text that has come encrypted.
+    #[cfg(feature = "tls")]
+    Upgraded {
+        /// The connection.
+        id: Id,
+    },
     /// The descriptor is the program's now. The id of the connection is stale.
     Detached {
         /// The connection.
