@@ -121,7 +121,7 @@ const HTTP1: Floors = Floors {
     home: "crates/http1",
     layers: &[
         ("words", &["bytes", "words", "limits", "error"]),
-        ("parts", &["scan", "head::fields", "head::target"]),
+        ("parts", &["scan", "head::target", "head::fields"]),
         ("heads", &["head"]),
         ("both ways", &["decode", "encode"]),
     ],

@@ -64,10 +64,12 @@ pub(crate) static QUERY: Set = Set::visible_but(b"#\"<>");
 /// Whether a field may have this value: no control bytes but HTAB (RFC 9110, 5.5).
 #[inline]
 pub(crate) fn is_value(value: &[u8]) -> bool {
-    let (words, rest) = value.as_chunks::<8>();
-    let is_plain = !words.iter().any(|word| may_have_control(u64::from_ne_bytes(*word)));
-    (is_plain || words.as_flattened().iter().all(|byte| is_value_byte(*byte)))
-        && rest.iter().all(|byte| is_value_byte(*byte))
+    let is_plain = |word: &[u8; 8]| !may_have_control(u64::from_ne_bytes(*word));
+    // The last eight bytes overlap the ones before.
+    let is_plain = value
+        .last_chunk()
+        .is_some_and(|last| is_plain(last) && value.as_chunks().0.iter().all(is_plain));
+    is_plain || value.iter().all(|byte| is_value_byte(*byte))
 }
 
 /// Whether one of eight bytes is below 0x20, or 0x7f. HTAB is, too.

@@ -73,9 +73,14 @@
 //!
 //! # What the program does
 //!
-//! It answers an error, and closes. It decides about methods (501), about requests without a length
-//! (411), and about the offer of an upgrade. It bounds the time of each part, as the codec bounds
-//! the bytes. It decodes percent-encoding. A proxy removes the fields that Connection names.
+//! - It answers an error, and closes.
+//! - It sends `100 Continue` if the client [expects](RequestHead::expects_continue) it: a
+//!   [`ResponseEncoder`] of status 100 that ends with [`empty`](ResponseEncoder::empty). If it
+//!   answers otherwise, it still reads the body, or closes.
+//! - It decides about methods (501), requests without a length (411), and offers to upgrade.
+//! - It bounds the time of each part, as the codec bounds the bytes.
+//! - It decodes percent-encoding, and compares hosts with the ones that it serves.
+//! - A proxy removes the fields that Connection names.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

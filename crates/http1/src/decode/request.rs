@@ -72,7 +72,11 @@ impl RequestDecoder {
     // Neither is a part of `decode`, which becomes a part of the caller's loop.
     #[inline(never)]
     fn head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Error> {
-        self.try_head(head, input).map_err(|rule| self.refuse(rule))
+        match self.try_head(head, input) {
+            Ok((consumed, true)) => Ok(Step::new(consumed, Event::Head)),
+            Ok((consumed, false)) => Ok(Step::new(consumed, Event::NeedMore)),
+            Err(rule) => Err(self.refuse(rule)),
+        }
     }
 
     #[inline(never)]
@@ -114,17 +118,18 @@ impl RequestDecoder {
         Error::of_request(rule)
     }
 
+    /// How many bytes are done with, and whether they are a head.
     #[inline]
-    fn try_head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<Step, Rule> {
+    fn try_head(&mut self, head: &mut RequestHead, input: &[u8]) -> Result<(usize, bool), Rule> {
         // RFC 9112, 2.2: old clients send an empty line behind a body. One is skipped.
         let start = match input {
-            [] => return Ok(Step::new(0, Event::NeedMore)),
+            [] => return Ok((0, false)),
             [first, ..] if TOKEN.has(*first) => 0,
             [b'\r', ..] if self.cursor.has_skipped => return Err(Rule::EmptyLine),
-            [b'\r'] => return Ok(Step::new(0, Event::NeedMore)),
+            [b'\r'] => return Ok((0, false)),
             [b'\r', b'\n'] => {
                 self.cursor.has_skipped = true;
-                return Ok(Step::new(2, Event::NeedMore));
+                return Ok((2, false));
             }
             [b'\r', b'\n', first, ..] if TOKEN.has(*first) => 2,
             [b'\r', b'\n', b'\r', ..] => return Err(Rule::EmptyLine),
@@ -142,7 +147,7 @@ impl RequestDecoder {
             Ok(Parsed::Whole(end)) if head.line_len() <= line => Ok(self.begin(head, end)),
             Ok(Parsed::Part { line_end }) => {
                 self.cursor.has_part(&head.limits, window.len() - start, line_end)?;
-                Ok(self.wait(start))
+                Ok((start, false))
             }
             // An error in a head is told when the head is there, whatever the pieces are.
             _ => self.find_head(head, input, start),
@@ -156,9 +161,9 @@ impl RequestDecoder {
         head: &mut RequestHead,
         input: &[u8],
         start: usize,
-    ) -> Result<Step, Rule> {
+    ) -> Result<(usize, bool), Rule> {
         let Some(end) = self.cursor.find_head(&head.limits, input, start)? else {
-            return Ok(self.wait(start));
+            return Ok((start, false));
         };
         match head.parse_again(&input[..end], start)? {
             Parsed::Whole(end) => Ok(self.begin(head, end)),
@@ -166,14 +171,9 @@ impl RequestDecoder {
         }
     }
 
-    fn wait(&mut self, start: usize) -> Step {
-        self.cursor.has_skipped |= start > 0;
-        Step::new(start, Event::NeedMore)
-    }
-
     #[inline]
-    fn begin(&mut self, head: &RequestHead, end: usize) -> Step {
+    fn begin(&mut self, head: &RequestHead, end: usize) -> (usize, bool) {
         self.cursor.begin(head.framing(), head.limits(), !head.keep_alive());
-        Step::new(end, Event::Head)
+        (end, true)
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::target::is_authority;
 use crate::bytes::{decimal, elements, is_token, is_word};
 use crate::error::Rule;
 
@@ -175,6 +176,9 @@ impl Meaning {
             4 if is_word(name, b"host") => {
                 if self.host != NONE {
                     return Err(Rule::HostRepeated);
+                }
+                if !is_authority(value, false) {
+                    return Err(Rule::HostInvalid);
                 }
                 self.host = number;
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::fields::{Field, Fields, Meaning};
-use super::target::{TargetForm, authority_len, authority_start, form_of, is_authority};
+use super::target::{TargetForm, authority_len, authority_start, form_of};
 use super::{Parsed, field_rule, most_fields, nothing_found};
 use crate::error::Rule;
 use crate::limits::Limits;
@@ -260,20 +260,14 @@ impl RequestHead {
         self.kind = Method::of(method.as_bytes());
         let is_11 = found.version == Some(1);
         self.version = if is_11 { Version::Http11 } else { Version::Http10 };
-        let mut known = Meaning::NOTHING;
+        self.known = Meaning::NOTHING;
+        let known = &mut self.known;
         self.fields
             .store(bytes, found.headers, |number, name, value| known.see(number, name, value))?;
-        self.known = known;
         self.form = form_of(self.kind, target.as_bytes()).ok_or(Rule::Target)?;
-        match known.host() {
-            None if is_11 => return Err(Rule::HostMissing),
-            None => {}
-            Some(host) => {
-                let host = &bytes[self.fields.all()[host].value()];
-                if !is_authority(host, false) {
-                    return Err(Rule::HostInvalid);
-                }
-            }
+        let known = &self.known;
+        if is_11 && known.host().is_none() {
+            return Err(Rule::HostMissing);
         }
         if known.is_chunked || known.length.is_some() {
             self.accept_body()?;

@@ -167,10 +167,11 @@ impl ResponseHead {
         // httparse returns no reason with bytes above 127.
         let start = "HTTP/1.1 200 ".len().min(self.line_len(bytes));
         self.reason = (start as u32, (self.line_len(bytes) - start) as u32);
-        let mut known = Meaning::NOTHING;
+        self.known = Meaning::NOTHING;
+        let known = &mut self.known;
         self.fields
             .store(bytes, found.headers, |number, name, value| known.see(number, name, value))?;
-        self.known = known;
+        let known = self.known;
         if known.is_chunked && known.length.is_some() {
             return Err(Rule::LengthWithCoding);
         }

@@ -103,12 +103,10 @@ fn is_ipv6(bytes: &[u8]) -> bool {
 /// nobody sends.
 #[inline]
 fn is_port(digits: &[u8]) -> bool {
-    let (mut number, mut is_number) = (0_u32, (1..=5).contains(&digits.len()));
-    for digit in digits {
-        is_number &= digit.is_ascii_digit();
-        number = number.wrapping_mul(10).wrapping_add(u32::from(*digit & 15));
-    }
-    is_number && number < 65_536
+    let is_number = digits.iter().fold(true, |all, digit| all & digit.is_ascii_digit());
+    // Digits of the same number are ordered as their numbers.
+    is_number && matches!(digits.len(), 1..=4)
+        || is_number && digits.len() == 5 && digits <= b"65535"
 }
 
 #[cfg(test)]
