@@ -30,6 +30,7 @@
 //! | what was served, and what was lost | [`report`] |
 //! | a server beside other code of `main` | [`Server::start`], [`Running`] |
 //! | TLS, with the feature `ring` or `aws-lc-rs` | [guide](guide#use-tls); `tls` has it without I/O |
+//! | a plain connection that goes over to TLS (STARTTLS) | `Conn::upgrade`, `Engine::upgrade` |
 //! | signals, and sockets of systemd | [`Server::on_signal`], [`Server::listen`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
