@@ -27,7 +27,8 @@ pub struct Limits {
     pub body: u64,
     /// Bytes of a line in front of a chunk: size and extensions. The default is 256. Beyond: 400.
     pub chunk_line: u32,
-    /// Bytes of extensions over all chunks of a body. The default is 4096. Beyond: 400.
+    /// Bytes of extensions over all chunks of a body, as far as each is longer than the data of its
+    /// chunk. The default is 4096. Beyond: 400.
     pub extensions: u32,
     /// Bytes of the trailers, with the empty line. The default is 4096. Beyond: 431.
     pub trailers: u32,

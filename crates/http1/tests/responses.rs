@@ -49,6 +49,14 @@ fn a_head_has_its_parts() {
 }
 
 #[test]
+fn fields_of_requests_mean_nothing() {
+    let fields = "Host: a b\r\nHost:\r\nExpect: a\r\nContent-Length: 0\r\n";
+    let seen = response(format!("{OK}{fields}\r\n"));
+    assert_eq!(heads(&seen)[0].fields.len(), 4);
+    assert_eq!(seen.last(), Some(&Seen::Closed));
+}
+
+#[test]
 fn bodies_have_lengths_chunks_or_the_end() {
     for (rest, body, framing) in [
         ("Content-Length: 2\r\n\r\nhi", "hi", Framing::Length(2)),

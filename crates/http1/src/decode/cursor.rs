@@ -253,7 +253,9 @@ impl Cursor {
         };
         self.searched = 0;
         let SizeLine { size, extensions } = chunk::size_line(&window[..end])?;
-        self.spent = self.spent.saturating_add(extensions);
+        // Signatures of chunks are extensions, one for so much data, and a body has any number.
+        let excess = u64::from(extensions).saturating_sub(size) as u32;
+        self.spent = self.spent.saturating_add(excess);
         if self.spent > limits.extensions {
             return Err(Rule::ExtensionsTooLong);
         }

@@ -39,7 +39,9 @@ fn head_of(len: usize) -> Vec<u8> {
 fn a_head_is_looked_at_twice_at_most() {
     let head = head_of(8192);
     assert_eq!(looked_at(&head, head.len()), head.len(), "a whole head is not searched");
-    for piece in [1, 2, 3, 7, 100, 1000, 4096, 8000, 8191] {
+    // Miri takes a minute for each small size.
+    let small: &[usize] = if cfg!(miri) { &[] } else { &[1, 2, 3, 7] };
+    for piece in [small, &[100, 1000, 4096, 8000, 8191]].concat() {
         assert_eq!(looked_at(&head, piece), 2 * head.len(), "pieces of {piece}");
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::fields::{Field, Fields, Meaning};
 use super::{Parsed, field_rule, most_fields, nothing_found};
+use crate::bytes::is_word;
 use crate::error::Rule;
 use crate::limits::Limits;
 use crate::scan::work;
@@ -169,8 +170,10 @@ impl ResponseHead {
         self.reason = (start as u32, (self.line_len(bytes) - start) as u32);
         self.known = Meaning::NOTHING;
         let known = &mut self.known;
-        self.fields
-            .store(bytes, found.headers, |number, name, value| known.see(number, name, value))?;
+        self.fields.store(bytes, found.headers, |number, name, value| {
+            // Host means nothing in a response.
+            if is_word(name, b"host") { Ok(()) } else { known.see(number, name, value) }
+        })?;
         let known = self.known;
         if known.is_chunked && known.length.is_some() {
             return Err(Rule::LengthWithCoding);
