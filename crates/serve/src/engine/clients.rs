@@ -52,6 +52,44 @@ impl<S> Engine<S> {
     /// other limits are those of [sessions](Engine::bind_datagram), except
     /// [`Limits::sessions`](crate::Limits::sessions): a client is not refused.
     ///
+    /// In this example one engine has both ends:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::driver::Deadline;
+    /// use windlass::net::DatagramOptions;
+    /// use windlass::{Completions, Watcher};
+    /// use windlass_serve::{Config, Engine, Event};
+    ///
+    /// let (mut watcher, mut engine) = (Watcher::new()?, Engine::<()>::new(Config::new()));
+    /// let local = ([127, 0, 0, 1], 0);
+    /// let echo = engine.bind_datagram(&mut watcher, local, DatagramOptions::default())?;
+    /// let to = watcher.local_address(engine.listeners()[echo])?;
+    ///
+    /// let client = engine.connect_datagram(to, ()).map_err(|()| "2^24 connections")?;
+    /// engine.write(client, "hello")?; // leaves when the client is open
+    /// engine.set_read_deadline(client, Deadline::After(Duration::from_secs(10)));
+    ///
+    /// let (mut done, mut heard) = (Completions::new(), Vec::new());
+    /// while heard.is_empty() {
+    ///     engine.flush(&mut watcher);
+    ///     watcher.wait(&mut done)?;
+    ///     let mut batch = done.visit();
+    ///     while let Some(event) = engine.next_event_in(&mut watcher, &mut batch) {
+    ///         match event {
+    ///             Event::Datagram { listener, from, data, .. } => {
+    ///                 engine.send_to(listener, from, data)?;
+    ///             }
+    ///             Event::Data { data, .. } => heard.extend_from_slice(&data),
+    ///             Event::Closed { cause, .. } => return Err(cause.into()), // no answer
+    ///             _ => {}
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(heard, b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The state comes back if the engine has 2^24 connections, or its server shuts down.
     pub fn connect_datagram(&mut self, to: impl Into<Address>, state: S) -> Result<Id, S> {

@@ -45,6 +45,44 @@ impl<S> Engine<S> {
     /// Returns the number of the socket among the [listeners](Engine::listeners). The socket keeps
     /// the system's buffer sizes: the options of the [`Config`](crate::Config) are for connections.
     ///
+    /// ```
+    /// use std::net::UdpSocket;
+    /// use windlass::net::DatagramOptions;
+    /// use windlass::{Completions, Watcher};
+    /// use windlass_serve::{Config, Engine, Event};
+    ///
+    /// let config = Config::new().udp_sessions(true);
+    /// let (mut watcher, mut engine) = (Watcher::new()?, Engine::<()>::new(config));
+    /// let local = ([127, 0, 0, 1], 0);
+    /// let socket = engine.bind_datagram(&mut watcher, local, DatagramOptions::default())?;
+    /// let to = watcher.local_address(engine.listeners()[socket])?.ip().expect("it has a port");
+    ///
+    /// let peer = UdpSocket::bind("127.0.0.1:0")?;
+    /// peer.send_to(b"hello", to)?;
+    ///
+    /// let (mut done, mut has_ended) = (Completions::new(), false);
+    /// while !has_ended {
+    ///     engine.flush(&mut watcher);
+    ///     watcher.wait(&mut done)?;
+    ///     let mut batch = done.visit();
+    ///     while let Some(event) = engine.next_event_in(&mut watcher, &mut batch) {
+    ///         match event {
+    ///             Event::Opened { origin, .. } => println!("a session of {:?}", origin.peer),
+    ///             Event::Data { id, data } => {
+    ///                 engine.write(id, data)?;
+    ///                 engine.close(id); // when the answer is sent
+    ///             }
+    ///             Event::Closed { unsent, .. } => has_ended = unsent == 0,
+    ///             _ => {}
+    ///         }
+    ///     }
+    /// }
+    /// let mut answer = [0; 16];
+    /// let count = peer.recv(&mut answer)?;
+    /// assert_eq!(&answer[..count], b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// - As for [`Watcher::bind_datagram`].
