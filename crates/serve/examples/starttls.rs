@@ -32,7 +32,8 @@ mod common;
 /// The longest line, as RFC 5321 has it for text.
 const LINE: usize = 1000;
 
-/// What the client waits for, and what it says then. Nothing stands for the upgrade and the end.
+/// What the client waits for, and what it says then. An empty text stands for the upgrade, and for
+/// the end.
 const SCRIPT: [(&str, &str); 9] = [
     ("220", "EHLO client"),
     ("250", "STARTTLS"),

@@ -30,7 +30,7 @@
 //! | what was served, and what was lost | [`report`] |
 //! | a server beside other code of `main` | [`Server::start`], [`Running`] |
 //! | TLS, with the feature `ring` or `aws-lc-rs` | [guide](guide#use-tls); `tls` has it without I/O |
-//! | a plain connection that goes over to TLS (STARTTLS) | `Conn::upgrade`, `Engine::upgrade` |
+//! | a plain connection that goes over to TLS (STARTTLS) | [guide](guide#go-over-to-tls-starttls); `Engine::upgrade` |
 //! | signals, and sockets of systemd | [`Server::on_signal`], [`Server::listen`] |
 //!
 //! Engine and server have [`Limits`]: for the bytes that wait for one connection and for all, and
@@ -85,9 +85,9 @@
 //!   [`Limits::close`] cuts none that makes progress, except in a shutdown. A move that makes none
 //!   is called off.
 //! - **P4 time.** Every stage of a connection has a clock that is on by default: connecting, the
-//!   header of a proxy, open, half-closed, leaving, closing, lingering, failing. No limit ends a
-//!   connection early. It is late by at most a sixteenth of its time, or by 100 ms if that is
-//!   longer.
+//!   header of a proxy, the handshake of TLS, open, half-closed, leaving, closing, lingering,
+//!   failing. No limit ends a connection early. It is late by at most a sixteenth of its time, or
+//!   by 100 ms if that is longer.
 //! - **P5 memory.** Waiting output stays below the sum of [`Limits::memory`] and 4 KiB for each
 //!   connection. A lack of memory stops the reads of a connection, or closes it, only if it is
 //!   above its [share](memory::Budget). An open connection that holds nothing is always served.
@@ -95,7 +95,8 @@
 //!   1024 connections at most for each of these: stalled output, deadlines, [`Engine::limit`],
 //!   silent UDP sessions. It looks once at each connection that has stopped reading, whose input
 //!   the program keeps, or whose stream waits for memory. It closes at most 64 connections for
-//!   memory. A wake that a callback causes comes after the flush. A turn of a server has at most 16
+//!   memory. A turn answers no more peers in TLS handshakes than [`Limits::handshakes_per_turn`]
+//!   says. A wake that a callback causes comes after the flush. A turn of a server has at most 16
 //!   flushes.
 //! - **P7 neighbours.** A peer that stalls, floods, pauses or goes holds up no other connection. A
 //!   program that keeps every buffer holds up none, either.

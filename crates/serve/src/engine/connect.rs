@@ -114,8 +114,9 @@ impl<S> Engine<S> {
     }
 
     /// Connects as [`connect`](Engine::connect), and then agrees on TLS with the server `to`: one
-    /// [`Event::Opened`] follows when both have succeeded. From then on, and before, the program
-    /// reads and writes plain text. [`tls`](Engine::tls) tells what was agreed on.
+    /// [`Event::Opened`] follows when both have succeeded. The program reads and writes plain text.
+    /// What it writes before `Opened` waits, and leaves encrypted. [`tls`](Engine::tls) tells what
+    /// was agreed on.
     ///
     /// The handshake begins when the socket is connected, and may take
     /// [`Limits::handshake`](crate::Limits::handshake). If it takes longer, the connection ends

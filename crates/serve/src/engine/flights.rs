@@ -65,7 +65,7 @@ impl<S> Engine<S> {
         let shared = self.share(watcher);
         // It comes back if the loop is over.
         let answer = move |tls| drop(shared.post(Command::Hello(id, tls)));
-        self.entrance.flights.asks();
+        self.entrance.flights.question_begins();
         if let Some(handshake) = self.entrance.transports.get_mut(index) {
             handshake.ask(timer, Box::new(answer));
         }
@@ -85,7 +85,7 @@ impl<S> Engine<S> {
         if let Some(timer) = handshake.resolve(tls) {
             self.request(Request::Cancel(timer));
         }
-        self.entrance.flights.asks_no_more();
+        self.entrance.flights.question_ends();
         self.entrance.flights.push(id, is_for_workers);
         self.work.requests = true;
     }
@@ -175,7 +175,7 @@ impl<S> Engine<S> {
         match watcher.submit(job) {
             Ok(ticket) => {
                 handshake.set_job(ticket);
-                self.entrance.flights.begins();
+                self.entrance.flights.work_begins();
             }
             // The watcher has no room, or no threads: the loop answers.
             Err(refused) => {
@@ -193,7 +193,7 @@ impl<S> Engine<S> {
         index: u32,
         completion: Completion,
     ) {
-        self.entrance.flights.ends();
+        self.entrance.flights.work_ends();
         self.work.requests = true; // The next one follows.
         let handshake = self.entrance.transports.get_mut(index);
         // Its connection may have ended meanwhile, and another one may have its place.
@@ -232,7 +232,7 @@ impl<S> Engine<S> {
         let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
         let job = handshake.job();
         if handshake.is_asked() {
-            self.entrance.flights.asks_no_more();
+            self.entrance.flights.question_ends();
         }
         if let Some(ticket) = job {
             self.request(Request::Cancel(ticket));

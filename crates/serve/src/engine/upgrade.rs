@@ -44,13 +44,13 @@ impl<S> Engine<S> {
     /// with the server's name, a [`Destination`](crate::tls::Destination).
     ///
     /// `rest` has the bytes that the program has read behind the last plain message, such as
-    /// [`Input::take_rest`](crate::framing::Input::take_rest) of its input. They are the begin of
-    /// the handshake, and if they are not, the upgrade fails. **A program must not keep them.** An
-    /// attacker between both ends can put plain bytes behind a `STARTTLS`, or behind the answer to
-    /// it, and a program that takes them for bytes of the session does what the attacker says in
-    /// the name of the peer. That is the command injection of CVE-2011-0411, and the response
-    /// injection of CVE-2020-14954. For the same reason a program forgets what it has learnt before
-    /// the upgrade: a login, or what the server is able to do.
+    /// [`Input::take_rest`](crate::framing::Input::take_rest) of its input. They have to be the
+    /// beginning of the handshake: otherwise the upgrade fails. **A program must not use them
+    /// itself.** An attacker between both ends can put plain bytes behind a `STARTTLS`, or behind
+    /// the answer to it. A program that takes them for bytes of the session does what the attacker
+    /// says in the name of the peer. That is the command injection of CVE-2011-0411, and the
+    /// response injection of CVE-2020-14954. For the same reason a program forgets what it has
+    /// learnt before the upgrade: a login, or what the server is able to do.
     ///
     /// - What was written before this call leaves as plain text, and files, too, in front of the
     ///   first byte of the handshake.
@@ -59,16 +59,20 @@ impl<S> Engine<S> {
     ///   leaves encrypted, never as plain text.
     /// - No byte that arrives after the call is told as plain text. A pause and full output do not
     ///   hold the handshake up, and hold the data behind it back.
-    /// - The handshake may take [`Limits::handshake`](crate::Limits::handshake). Then the
-    ///   connection ends with [`Cause::ReadTimeout`]. It may take 16 KiB of the peer, or what the
-    ///   settings say. No idle time runs meanwhile. Deadlines and a [`limit`](Engine::limit) of the
-    ///   program go on.
+    /// - The handshake may take [`Limits::handshake`](crate::Limits::handshake). If it takes
+    ///   longer, the connection ends with [`Cause::ReadTimeout`]. The peer may send 16 KiB
+    ///   meanwhile, or what the settings say. No idle time runs. Deadlines and a
+    ///   [`limit`](Engine::limit) of the program go on.
+    /// - The loop answers the handshake in its turn:
+    ///   [`Limits::handshakes_per_turn`](crate::Limits::handshakes_per_turn). It does so whatever
+    ///   the settings say of [workers](crate::tls::Handshakes), and asks no
+    ///   [resolver](crate::tls::TlsBuilder::resolver).
     /// - If it fails, the peer gets an alert and then an end, and the connection ends with
-    ///   [`Cause::Tls`]. [`LogEvent::TlsFailed`] has the reason. What waits for the session is
+    ///   [`Cause::Tls`]. The event has the reason as `tls_error`. What waits for the session is
     ///   lost, and `unsent` counts it.
     /// - A [`close`](Engine::close) or a [`shutdown`](Engine::shutdown) during the handshake waits
     ///   for it if output waits, and a `close` without output gives the upgrade up. An
-    ///   [`abort`](Engine::abort) ends it at once. It does not detach or move.
+    ///   [`abort`](Engine::abort) ends it at once. A detach and a move are refused.
     ///
     /// [`Conn::upgrade`](crate::Conn::upgrade) has an example.
     ///

@@ -125,9 +125,9 @@ impl Input {
     /// [share](crate::memory::Budget) of the connection. They count until frames or the program
     /// have consumed them, in whatever callback, job or thread, or until the input is dropped.
     ///
-    /// The input counts when [`next`](Input::next) has found no frame, and after each other call
-    /// that takes bytes out or looks at them. So what comes in whole frames costs nothing, and an
-    /// input without bytes does not, either.
+    /// The charge changes when [`next`](Input::next) has found no frame, and after each other call
+    /// that takes bytes out or looks at them. So whole frames cost nothing, and neither does an
+    /// input without bytes.
     ///
     /// ```
     /// use windlass::Buf;

@@ -64,23 +64,23 @@ impl Flights {
         first
     }
 
-    /// The program is asked about one.
-    pub(crate) fn asks(&mut self) {
+    /// The program is asked about a hello.
+    pub(crate) fn question_begins(&mut self) {
         self.asked += 1;
     }
 
     /// The program has answered, or need not answer any more.
-    pub(crate) fn asks_no_more(&mut self) {
+    pub(crate) fn question_ends(&mut self) {
         self.asked -= 1;
     }
 
-    /// A worker has one.
-    pub(crate) fn begins(&mut self) {
+    /// A worker has a flight.
+    pub(crate) fn work_begins(&mut self) {
         self.at_work += 1;
     }
 
-    /// A worker is done with one.
-    pub(crate) fn ends(&mut self) {
+    /// A worker is done with a flight.
+    pub(crate) fn work_ends(&mut self) {
         self.at_work -= 1;
     }
 }

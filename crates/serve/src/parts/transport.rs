@@ -471,7 +471,7 @@ impl Upgrade {
     }
 }
 
-/// The doors of the listeners, and the connections behind which they have not closed yet.
+/// The doors of the listeners, the handshakes that are under way, and the sessions of TLS.
 #[derive(Default)]
 pub(crate) struct Transports {
     /// By the number of the listener; shorter if the last ones have none.

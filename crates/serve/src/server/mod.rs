@@ -254,6 +254,10 @@ impl<H: Handler, F: Fn(usize) -> H> Server<F> {
     /// `fd://`, those of all descriptors. A `tls://` address needs this call: without it, the
     /// server does not start. A datagram socket has no TLS: the server does not start, either.
     ///
+    /// [`Handler::opened`] is called when the handshake is done. A handshake that fails makes no
+    /// callback: the [log](crate::log::LogEvent::TlsFailed) has the reason, and
+    /// [`Counters::handshakes`](crate::report::Counters::handshakes) counts it.
+    ///
     /// ```no_run
     /// use windlass_serve::Server;
     /// use windlass_serve::tls::Tls;

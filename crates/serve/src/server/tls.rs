@@ -34,9 +34,9 @@ impl<S> Conn<'_, S> {
     }
 
     /// Lets the plain connection go over to TLS, as `STARTTLS` does. `rest` is what was read behind
-    /// the last plain message: the begin of the handshake, which no program must keep.
-    /// [`Handler::upgraded`] follows. [`Engine::upgrade`] says what this means for what was written
-    /// before and after it.
+    /// the last plain message: it belongs to the handshake, and the program must not use it itself.
+    /// [`Handler::upgraded`] follows. [`Engine::upgrade`] says why, and what this means for what is
+    /// written before and after the call.
     ///
     /// ```
     /// use windlass::Buf;

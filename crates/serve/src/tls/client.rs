@@ -22,7 +22,8 @@ const SESSIONS: usize = 256;
 
 /// Whom a client trusts, and its other settings of TLS.
 ///
-/// Clones share everything, so that a session of one connection resumes on another one.
+/// Clones share everything, so that a session of one connection resumes on another one. The
+/// settings do not change: a program whose own certificate was renewed makes another client.
 ///
 /// ```
 /// # #[cfg(feature = "webpki-roots")] {
@@ -132,9 +133,10 @@ impl TlsClientBuilder {
     }
 
     /// Trusts whom the system trusts, as the crate rustls-platform-verifier finds it: on macOS and
-    /// Windows the system itself checks certificates, revocation included; elsewhere its files are
-    /// read here. Authorities that are given count, too. Lists of revoked certificates cannot be
-    /// given beside.
+    /// Windows the system itself checks certificates, revocation included; elsewhere
+    /// [`build`](TlsClientBuilder::build) reads its files. Those of
+    /// [`roots`](TlsClientBuilder::roots) count, too. With [`crls`](TlsClientBuilder::crls) or
+    /// `webpki_roots`, `build` fails.
     #[cfg(feature = "platform-verifier")]
     pub fn system_roots(mut self) -> Self {
         self.has_system_roots = true;
@@ -142,8 +144,7 @@ impl TlsClientBuilder {
     }
 
     /// Checks the certificates of servers against lists of revoked certificates. Each certificate
-    /// below a root needs a list of its issuer, and the list has to be in time. Several calls add
-    /// up.
+    /// below a root needs a list of its issuer, which must not have expired. Several calls add up.
     pub fn crls(mut self, lists: impl Into<Pem>) -> Self {
         self.crls.push(lists.into());
         self

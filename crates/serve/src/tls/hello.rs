@@ -62,12 +62,14 @@ impl Hello {
         self.alpn.iter().any(|name| name == protocol.as_ref())
     }
 
-    /// Goes on with these settings. A resolver of theirs is not asked.
+    /// Goes on with these settings. A resolver of theirs is not asked. Nothing happens if the
+    /// connection has ended meanwhile.
     pub fn answer(mut self, tls: &Tls) {
         self.reply(Some(tls.clone()));
     }
 
-    /// Goes on with the settings whose resolver was asked, and with their certificates.
+    /// Goes on with the settings whose resolver was asked, and with their certificates. If they
+    /// have none, the client is refused.
     pub fn go_on(mut self) {
         let own = self.own.clone();
         self.reply(Some(own));

@@ -1,15 +1,18 @@
 //! TLS without I/O: sessions, certificates, and whom to trust.
 //!
+//! [`Tls`] has the certificates of a server, and [`TlsClient`] says whom a client trusts. Servers
+//! and engines take both, and do the rest: see the [guide](crate::guide#use-tls).
+//!
 //! A [`Session`] is one end of a connection: the bytes of the peer go in, plain text and bytes for
-//! the peer come out. So it works with any loop, any stream, and in a simulation. [`Tls`] has the
-//! certificates of a server, and [`TlsClient`] says whom a client trusts. No type of the TLS
-//! library is part of this interface. It is rustls 0.23.
+//! the peer come out. So it works with any loop, any stream, and in a simulation.
+//!
+//! The TLS library is rustls 0.23. None of its types is part of this interface.
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `tls` | this module; it needs at least one of the next two |
-//! | `ring` | cryptography by ring: [`Provider::Ring`] |
-//! | `aws-lc-rs` | cryptography by aws-lc-rs: [`Provider::AwsLcRs`], and a key exchange that a quantum computer does not break |
+//! | `ring` | cryptography by ring: `Provider::Ring` |
+//! | `aws-lc-rs` | cryptography by aws-lc-rs: `Provider::AwsLcRs`. It has a key exchange that a quantum computer does not break |
 //! | `webpki-roots` | clients trust the authorities of Mozilla's programme |
 //! | `platform-verifier` | clients trust whom the system trusts |
 //!
@@ -86,8 +89,8 @@
 //!   the error names the certificate. A server does the same with clients if it
 //!   [asks](TlsBuilder::request_client_certificates) them.
 //! - TLS 1.0 and 1.1, renegotiation, compression and early data do not exist here.
-//! - The end of the connection below is an error if the peer has not said `close_notify`:
-//!   [`Session::end_of_input`].
+//! - The input may end only behind `close_notify`. Another end is an error, because an attacker
+//!   may have cut the connection: see [`Session::end_of_input`].
 //! - Until the handshake is done, a session takes at most 16 KiB of the peer, or as much as
 //!   [`TlsBuilder::handshake_limit`] says.
 //! - After 2²⁴ records, TLS 1.2 with AES-GCM ends with [`Error::KeysExhausted`]. TLS 1.3 changes
@@ -95,24 +98,26 @@
 //!
 //! # Memory
 //!
-//! An idle session costs what a connection of rustls costs, and 56 bytes more at a server, 168 at a
-//! client. The test `tls_memory.rs` counts the bytes with an allocator; these are for 64-bit
-//! systems, rustls 0.23.46, ring and a P-256 certificate, after the handshake and a message each
-//! way:
+//! An idle session costs this, after the handshake and a message each way. The test `tls_memory.rs`
+//! counts the bytes with an allocator, here on a 64-bit system, with rustls 0.23.46, ring and a
+//! P-256 certificate:
 //!
 //! | | TLS 1.2 | TLS 1.3 |
 //! |---|---|---|
 //! | server | 1224 bytes + 6.4 KB on the heap | 1224 bytes + 6.3 KB on the heap |
 //! | client | 1224 bytes + 6.6 KB on the heap | 1224 bytes + 7.0 KB on the heap |
 //!
-//! A connection of a server with such a session costs 62 bytes more than a plain one has besides
+//! All but 56 bytes of it at a server, and 168 at a client, are rustls' own. A connection of a
+//! [`Server`](crate::Server) has 62 bytes more than a plain one, besides its session
 //! (`tls_bounds.rs`).
 //!
-//! 4 KiB of it are the buffer for a record that has begun. A long record makes it grow to 18 KiB,
-//! and it shrinks when the record is over. A peer that sends half a hello costs 6.1 KB. One that
-//! sends as much as the limit of the handshake allows costs 34 KB: the buffer doubles. A server
-//! charges each handshake what it holds, 10 KiB as a rule, to [`Limits::memory`](crate::Limits): so
-//! ten thousand half hellos stay within that.
+//! 4 KiB of the heap are the buffer for a record that has begun. It grows to 18 KiB for a long
+//! record, and shrinks when that is over.
+//!
+//! A peer that sends half a hello costs 6.1 KB. A peer that sends as much as the limit of the
+//! handshake allows costs 34 KB, because the buffer doubles. A server charges each handshake to
+//! [`Limits::memory`](crate::Limits::memory): 4 KiB at its begin, 10 KiB from the first bytes of
+//! the peer on, and more if they are more than 4 KiB. So a flood of half hellos stays within that.
 //!
 //! | a message that is read and written back, of | allocations, all of them by rustls |
 //! |---|---|

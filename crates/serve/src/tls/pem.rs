@@ -74,7 +74,7 @@ pub enum PemProblem {
 }
 
 impl Pem {
-    /// A file. It is read where settings are made of it, and again by
+    /// A file. It is read when settings are made of it, and again by
     /// [`Tls::reload`](super::Tls::reload).
     pub fn file(path: impl Into<PathBuf>) -> Pem {
         Pem(PemPlace::File(path.into()))

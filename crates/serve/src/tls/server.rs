@@ -114,10 +114,12 @@ impl Tls {
         }
     }
 
-    /// Reads all files again, and takes what they have for sessions that begin from now on.
+    /// Reads all files again, and takes what they have for sessions that begin from now on. Reading
+    /// can block: a loop calls this in a [job](crate::Conn::execute). Handshakes go on meanwhile,
+    /// with the old certificates.
     ///
-    /// Clients can resume their sessions, except where the server checks certificates of clients:
-    /// these are checked anew.
+    /// Clients can resume sessions from before, unless the server checks certificates of clients:
+    /// then each client shows its certificate again.
     ///
     /// # Errors
     /// As for [`TlsBuilder::build`]. Then everything stays as it was: with a file that somebody is
@@ -127,8 +129,8 @@ impl Tls {
         self.set(&builder)
     }
 
-    /// Takes other settings for sessions that begin from now on. [`reload`](Tls::reload) is about
-    /// these settings then.
+    /// Takes other settings for sessions that begin from now on. From then on,
+    /// [`reload`](Tls::reload) reads the files of these settings.
     ///
     /// # Errors
     /// As for [`TlsBuilder::build`]. Then everything stays as it was.
@@ -210,11 +212,14 @@ impl TlsBuilder {
     /// Asks `resolver` which settings a connection gets, when the hello of its client has come:
     /// with the name and the protocols of the client. It is called on the loop, where it must not
     /// block. It may answer at once, or give the [`Hello`] to a job, a thread or a look-up, and the
-    /// loop goes on meanwhile. So many hellos of a loop may wait for answers as
-    /// [`Limits::handshakes_waiting`](crate::Limits::handshakes_waiting) says.
+    /// loop goes on meanwhile. [`Limits::handshake`](crate::Limits::handshake) bounds the time, and
+    /// [`Limits::handshakes_waiting`](crate::Limits::handshakes_waiting) bounds how many hellos of
+    /// a loop wait.
     ///
-    /// Then certificates are not needed here. If there are some, [`Hello::go_on`] uses them.
-    /// Engines and servers ask; [`Session::server`](super::Session::server) does not.
+    /// Settings with a resolver need no certificate of their own. If they have some,
+    /// [`Hello::go_on`] uses them. Only the connections of listeners ask the resolver.
+    /// [`Session::server`](super::Session::server) and [`Engine::upgrade`](crate::Engine::upgrade)
+    /// do not: they use these settings as they are.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -247,9 +252,9 @@ impl TlsBuilder {
         self
     }
 
-    /// Asks clients for a certificate of one of these authorities. A client may have none:
-    /// [`Session::peer_certificates`](super::Session::peer_certificates) says so. A bad one is
-    /// refused. Several calls add up.
+    /// Asks clients for a certificate of one of these authorities. A client may have none: then
+    /// [`Session::peer_certificates`](super::Session::peer_certificates) is empty. A client with a
+    /// bad one is refused. Several calls add up.
     pub fn request_client_certificates(mut self, roots: impl Into<Pem>) -> Self {
         if self.clients == Clients::None {
             self.clients = Clients::Optional;
@@ -266,23 +271,23 @@ impl TlsBuilder {
     }
 
     /// Checks the certificates of clients against lists of revoked certificates. Each certificate
-    /// below a root needs a list of its issuer, and the list has to be in time. Several calls add
-    /// up.
+    /// below a root needs a list of its issuer, which must not have expired. Several calls add up.
     pub fn crls(mut self, lists: impl Into<Pem>) -> Self {
         self.crls.push(lists.into());
         self
     }
 
     /// Whether clients get tickets to resume sessions with, which is the default. The server keeps
-    /// nothing for a ticket. Its key is made here, and changes each 6 hours of the system's clock.
+    /// nothing for a ticket. The key of the tickets is made here, and changes every 6 hours of the
+    /// system's clock: so a ticket is good for 6 to 12 hours. Another process has another key.
     pub fn tickets(mut self, has_tickets: bool) -> Self {
         self.has_tickets = has_tickets;
         self
     }
 
-    /// How many sessions the server keeps, for all loops together: without tickets for every client
-    /// (two for each connection of TLS 1.3), with tickets only for those of TLS 1.2 that support
-    /// none. The default is 256, and 0 keeps none.
+    /// How many sessions the server keeps, for all loops together. With tickets it keeps only those
+    /// of clients with TLS 1.2 that support no tickets. Without tickets it keeps one for each
+    /// connection with TLS 1.2, and two with TLS 1.3. The default is 256, and 0 keeps none.
     pub fn session_cache(mut self, sessions: usize) -> Self {
         self.sessions = sessions;
         self

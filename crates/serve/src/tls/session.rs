@@ -33,7 +33,7 @@ const TEXT: u8 = 23;
 /// - [`close`](Session::close) says `close_notify`: this end writes no more. At the end of the
 ///   input, [`end_of_input`](Session::end_of_input) says whether the peer has said so, too.
 ///
-/// Everything that it says is the same for every way in which the bytes are cut, except that
+/// What a session says does not depend on how the bytes are cut into pieces, except that
 /// `take_output` may have its bytes later.
 ///
 /// ```
@@ -122,7 +122,7 @@ impl Session {
     /// has come, the state is [`Asked`](SessionState::Asked), and the session takes no more input
     /// until [`answer`](Session::answer). So a program can look up a certificate elsewhere without
     /// a thread that waits, and can choose when, and on which thread, it does the costly part of a
-    /// handshake. The hello may have so many bytes.
+    /// handshake. `limit` is how many bytes the hello may have.
     ///
     /// ```
     /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -573,10 +573,12 @@ impl Session {
     }
 
     /// Changes the keys of both directions: the next output has a `KeyUpdate`, to which the peer
-    /// answers. (A `Session` answers at once.) With TLS 1.3 a [`write`](Session::write) does so by
-    /// itself before its keys are used up: AES-GCM's after 2^24 records. Keys of TLS 1.2 cannot
-    /// change: they end the session, with [`TlsError::KeysExhausted`]. Returns whether it could:
-    /// only TLS 1.3 has this, and only in an open session.
+    /// answers. (A `Session` answers at once.) Returns false if it cannot: with TLS 1.2, and if the
+    /// session is not open.
+    ///
+    /// No program needs this call to be safe. With TLS 1.3 a [`write`](Session::write) changes the
+    /// keys before they are used up: those of AES-GCM after 2^24 records. With TLS 1.2 it ends the
+    /// session then, with [`TlsError::KeysExhausted`].
     pub fn update_keys(&mut self) -> bool {
         !self.is_closed && self.failure.is_none() && self.wire.update_keys()
     }
@@ -649,7 +651,7 @@ impl Session {
         self.wire.certificates().first().and_then(CertificateInfo::read)
     }
 
-    /// Whether it has resumed an earlier session, without certificates and a new exchange of them.
+    /// Whether it has resumed an earlier session: then neither end has sent a certificate.
     pub fn is_resumed(&self) -> bool {
         self.wire.is_resumed()
     }

@@ -31,17 +31,18 @@ pub(super) struct CommonSettings {
     pub(super) handshakes: Handshakes,
 }
 
-/// Where the costly parts of handshakes run: the answer to a flight of the peer, such as the hello
-/// of a client. With a certificate on P-256 a server needs a third of a millisecond for it, and
-/// some milliseconds with one of RSA-4096.
+/// Where a server or an engine answers peers in their handshakes. The answer to the hello of a
+/// client takes a third of a millisecond with a key on P-256, and some milliseconds with a key of
+/// RSA-4096.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Handshakes {
     /// On the loop of the connection, [few in a turn](crate::Limits::handshakes_per_turn).
     #[default]
     Loop,
-    /// On the worker threads of the watcher, at most 4 for each loop at a time. So a loop goes on
-    /// while they run: with keys of RSA, and where other processors have little to do.
+    /// On the worker threads of the watcher, at most 4 for each loop at a time. The loop goes on
+    /// meanwhile. Choose it for keys of RSA, or if other processors have little to do. The loop
+    /// answers those of an [`Engine::upgrade`](crate::Engine::upgrade) itself.
     Workers,
 }
 
@@ -161,8 +162,8 @@ macro_rules! common_settings {
             self
         }
 
-        /// Where the costly parts of handshakes run, in engines and servers. (A session by itself
-        /// runs where its calls are made.) The default is [`Handshakes::Loop`].
+        /// Where engines and servers answer peers in their handshakes. (A session by itself runs
+        /// where its calls are made.) The default is [`Handshakes::Loop`].
         pub fn handshakes(mut self, on: Handshakes) -> Self {
             self.common.handshakes = on;
             self

@@ -47,7 +47,8 @@ pub enum Cause {
     /// The output that waits would have exceeded [`Limits::cap`](crate::Limits::cap).
     Overflow,
     /// Its [read deadline](Engine::set_read_deadline) has passed, or
-    /// [`Limits::handshake`](crate::Limits::handshake) while it connected with TLS.
+    /// [`Limits::handshake`](crate::Limits::handshake) in the handshake of a client, or of a plain
+    /// connection that goes over to TLS.
     ReadTimeout,
     /// Its [write deadline](Engine::set_write_deadline) has passed, and its output was not sent.
     WriteTimeout,

@@ -74,8 +74,9 @@ pub struct Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsHandshakes {
-    /// Handshakes that have begun: a client is connected, an accepted connection has brought the
-    /// header of a proxy if there is to be one, or a plain connection goes over to TLS.
+    /// Handshakes that have begun. That of an accepted connection begins with its accept, or behind
+    /// the header of a proxy; that of a client when it is connected; that of an `Engine::upgrade`
+    /// with the call.
     pub begun: u64,
     /// Handshakes that are done.
     pub completed: u64,
@@ -84,10 +85,11 @@ pub struct TlsHandshakes {
     /// Handshakes that have failed: TLS has refused the peer or was refused by it, the peer has
     /// gone, or the handshake took longer than [`Limits::handshake`].
     pub failed: u64,
-    /// Handshakes that were refused because [`Limits::handshakes_waiting`] waited.
+    /// Handshakes that were refused because others waited, as many as
+    /// [`Limits::handshakes_waiting`] says. They do not count as failed.
     pub shed: u64,
-    /// Flights of peers that were answered. A hello is one, and so is all that a peer sends between
-    /// two answers.
+    /// Flights of peers that were answered. A flight is what a peer sends before it waits for an
+    /// answer, such as its hello.
     pub flights: u64,
 }
 

@@ -40,17 +40,23 @@ pub struct Limits {
     pub linger: Duration,
     /// How long a connect may take, at all addresses together. Default 30 s.
     pub connect: Option<Duration>,
-    /// How long a handshake of TLS may take: of an accepted connection from its accept on, of a
-    /// client from the end of its connect on. Default 10 s.
+    /// How long a handshake of TLS may take. The time of an accepted connection begins with its
+    /// accept, or behind the header of a proxy; that of a client when it is connected; that of an
+    /// `Engine::upgrade` with the call. Then a client and an upgrade end with
+    /// [`Cause::ReadTimeout`](crate::Cause::ReadTimeout). An accepted connection has no event yet:
+    /// the [log](crate::log) tells of it. Default 10 s.
     pub handshake: Duration,
     /// How many flights of TLS handshakes a loop answers in one turn, after all that its other
-    /// connections have to do. An answer cannot be divided: that to a hello takes a third of a
-    /// millisecond with a key on P-256, and some milliseconds with one of RSA-4096. So no
-    /// connection waits for more of them than this. A turn costs little beside an answer. At least
-    /// 1, default 1.
+    /// connections have to do. A flight is what a peer sends before it waits for an answer, such as
+    /// its hello. The answer to a hello cannot be divided, and takes a third of a millisecond with
+    /// a key on P-256, and some milliseconds with a key of RSA-4096. So no connection waits for
+    /// more answers than this. More than one gains little, because a turn costs little beside an
+    /// answer. At least 1, default 1.
     pub handshakes_per_turn: usize,
-    /// How many TLS handshakes of a loop may wait for the answer to a flight, in their order. Then
-    /// those that begin are refused; those that go on are not. Default 1024.
+    /// How many TLS handshakes of a loop may wait for the answer to a flight: for their turn, for a
+    /// worker, or for the program's `TlsBuilder::resolver`. While so many wait, a further accepted
+    /// connection is closed when its hello has come, without an answer. Handshakes that have begun
+    /// go on. Default 1024.
     pub handshakes_waiting: usize,
     /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
