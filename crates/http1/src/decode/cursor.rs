@@ -88,7 +88,7 @@ impl Cursor {
         let most = limits.head as usize;
         let window = &bytes[start..];
         let window = &window[..window.len().min(most)];
-        let from = self.searched as usize;
+        let from = self.searched_of(window);
         work::add(window.len() - from);
         for at in memchr_iter(b'\n', &window[from..]).map(|at| from + at) {
             if !self.has_line && at > longest_line(limits) {
@@ -115,6 +115,11 @@ impl Cursor {
         }
         self.has_line = line_end.is_some();
         self.searched(limits, len)
+    }
+
+    /// How many of these bytes were searched. All of them, if the caller has fewer than before.
+    fn searched_of(&self, window: &[u8]) -> usize {
+        window.len().min(self.searched as usize)
     }
 
     /// There is no end in the first `len` bytes of a head.
@@ -244,7 +249,7 @@ impl Cursor {
     fn size_line(&mut self, limits: &Limits, rest: &[u8]) -> Result<Option<usize>, Rule> {
         let most = limits.chunk_line as usize;
         let window = &rest[..rest.len().min(most.saturating_add(2))];
-        let Some(end) = end_of_line(window, self.searched as usize) else {
+        let Some(end) = end_of_line(window, self.searched_of(window)) else {
             if window.len() > most + 1 {
                 return Err(Rule::ChunkLineTooLong);
             }
@@ -282,7 +287,7 @@ impl Cursor {
         let most = limits.trailers as usize;
         let window = &input[start..];
         let window = &window[..window.len().min(most)];
-        let Some(len) = end_of_section(window, self.searched as usize) else {
+        let Some(len) = end_of_section(window, self.searched_of(window)) else {
             if window.len() == most {
                 return Err(Rule::TrailersTooLong);
             }

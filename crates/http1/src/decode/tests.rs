@@ -102,3 +102,21 @@ fn decoders_are_idle_between_messages() {
     decoder.decode(&mut head, b"").expect("the end");
     assert!(decoder.is_idle());
 }
+
+/// A caller that loses bytes gets no sense, and no panic.
+#[test]
+fn fewer_bytes_than_before_are_no_panic() {
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (first, second) in
+        [("", "GET / HTTP/1.1\r\nHost"), (chunked, "5;aaaaa"), (chunked, "0\r\nA: b")]
+    {
+        let mut head = RequestHead::new(Limits::default());
+        let mut decoder = RequestDecoder::new();
+        decoder.decode(&mut head, first.as_bytes()).expect("a valid message");
+        let step = decoder.decode(&mut head, second.as_bytes()).expect("a part");
+        for len in (0..second.len() - step.consumed).rev() {
+            let rest = &second.as_bytes()[step.consumed..][..len];
+            assert_eq!(decoder.decode(&mut head, rest).expect("a part").event, Event::NeedMore);
+        }
+    }
+}
