@@ -80,7 +80,7 @@
 //! - It decides about methods (501), requests without a length (411), and offers to upgrade.
 //! - It bounds the time of each part, as the codec bounds the bytes.
 //! - It decodes percent-encoding, and compares hosts with the ones that it serves.
-//! - A proxy removes the fields that Connection names.
+//! - A proxy leaves out the fields that are [for one connection](RequestHead::is_hop_by_hop).
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

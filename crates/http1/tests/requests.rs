@@ -209,6 +209,19 @@ fn an_upgrade_keeps_what_follows() {
 }
 
 #[test]
+fn some_fields_are_for_one_connection() {
+    let fields = "Connection: A, close\r\nconnection: b-c\r\na: 1\r\nB-C: 2\r\nTE: trailers\r\n\
+                  Keep-Alive: 5\r\nUpgrade: x\r\nProxy-Connection: y\r\nD: 3\r\nAA: 4\r\n";
+    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes();
+    let mut server = Requests::new(windlass_http1::Limits::default());
+    server.decoder.decode(&mut server.head, &bytes).expect("a head");
+    let head = &server.head;
+    let passed = head.fields(&bytes).filter(|(name, _)| !head.is_hop_by_hop(&bytes, name));
+    let names: Vec<&str> = passed.map(|(name, _)| name).collect();
+    assert_eq!(names, ["Host", "D", "AA"]);
+}
+
+#[test]
 fn a_connect_is_the_last_request() {
     let seen = requests("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET / HTTP/1.1\r\n\r\n");
     assert_eq!(only_request(&seen).framing, Framing::Tunnel);

@@ -98,6 +98,15 @@ impl Fields {
         self.all().iter().filter(is).map(|field| bytes.get(field.value()).unwrap_or(b""))
     }
 
+    /// Whether a field is for this connection only (RFC 9110, 7.6.1).
+    pub(crate) fn is_hop_by_hop(&self, bytes: &[u8], name: &str) -> bool {
+        const ALWAYS: [&str; 6] =
+            ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+        let is = |other: &[u8]| other.eq_ignore_ascii_case(name.as_bytes());
+        ALWAYS.iter().any(|other| is(other.as_bytes()))
+            || self.values(bytes, "connection").flat_map(elements).any(is)
+    }
+
     /// Names and values, in their order.
     pub(crate) fn pairs<'a>(
         &'a self,

@@ -216,6 +216,24 @@ impl RequestHead {
         self.fields.values(bytes, name)
     }
 
+    /// Whether a proxy passes no field with this name on: Connection names it, or it is always for
+    /// one connection only (RFC 9110, 7.6.1). Host and Content-Length are passed on, and an encoder
+    /// writes them itself.
+    ///
+    /// ```
+    /// use windlass_http1::{Limits, RequestDecoder, RequestHead};
+    ///
+    /// let mut head = RequestHead::new(Limits::default());
+    /// let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: B\r\nB: c\r\nD: e\r\n\r\n";
+    /// RequestDecoder::new().decode(&mut head, bytes)?;
+    /// let passed = head.fields(bytes).filter(|(name, _)| !head.is_hop_by_hop(bytes, name));
+    /// assert_eq!(passed.collect::<Vec<_>>(), [("Host", &b"a"[..]), ("D", b"e")]);
+    /// # Ok::<(), windlass_http1::Error>(())
+    /// ```
+    pub fn is_hop_by_hop(&self, bytes: &[u8], name: &str) -> bool {
+        self.fields.is_hop_by_hop(bytes, name)
+    }
+
     /// Parses a head that begins at `start`, and returns where it ends.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &[u8], start: usize) -> Result<Parsed, Rule> {

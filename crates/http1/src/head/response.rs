@@ -122,6 +122,13 @@ impl ResponseHead {
         self.fields.values(bytes, name)
     }
 
+    /// Whether a proxy passes no field with this name on: Connection names it, or it is always for
+    /// one connection only (RFC 9110, 7.6.1). Host and Content-Length are passed on, and an encoder
+    /// writes them itself.
+    pub fn is_hop_by_hop(&self, bytes: &[u8], name: &str) -> bool {
+        self.fields.is_hop_by_hop(bytes, name)
+    }
+
     /// Whether a further response to the same request follows.
     pub(crate) fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
