@@ -27,7 +27,8 @@ pub enum Refusal {
     /// A session sends no file, and a simulation has none. A session has no descriptor of its own,
     /// and no stream of bytes.
     Unsupported,
-    /// The connection has TLS, whose state does not leave it.
+    /// The connection has TLS, or goes over to it: its session does not leave it, and no second one
+    /// begins.
     Tls,
     /// The peer has shut down its output: no input follows.
     Ended,
