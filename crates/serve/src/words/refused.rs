@@ -57,14 +57,17 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The error of a [`writer`](crate::Engine::writer).
+/// The error of a [`writer`](crate::Engine::writer), and of programs that pass a refusal on.
 impl From<Refusal> for io::Error {
     fn from(reason: Refusal) -> io::Error {
         let kind = match reason {
-            Refusal::Stale => io::ErrorKind::BrokenPipe,
+            Refusal::Stale | Refusal::Ended => io::ErrorKind::BrokenPipe,
+            Refusal::Stream => io::ErrorKind::ResourceBusy,
             Refusal::File => io::ErrorKind::InvalidInput,
             Refusal::Unsupported | Refusal::Tls => io::ErrorKind::Unsupported,
-            _ => io::ErrorKind::QuotaExceeded,
+            Refusal::Cap | Refusal::Memory | Refusal::Jobs | Refusal::Files => {
+                io::ErrorKind::QuotaExceeded
+            }
         };
         io::Error::new(kind, reason)
     }
@@ -87,3 +90,20 @@ impl From<Refusal> for io::Error {
 /// }
 /// ```
 pub type Refused<T> = windlass::Refused<T, Refusal>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_used_up_only_where_something_waits() {
+        let kind = |reason: Refusal| io::Error::from(reason).kind();
+        for reason in [Refusal::Cap, Refusal::Memory, Refusal::Jobs, Refusal::Files] {
+            assert_eq!(kind(reason), io::ErrorKind::QuotaExceeded, "{reason}");
+        }
+        for reason in [Refusal::Stale, Refusal::Ended] {
+            assert_eq!(kind(reason), io::ErrorKind::BrokenPipe, "{reason}");
+        }
+        assert_eq!(kind(Refusal::Stream), io::ErrorKind::ResourceBusy);
+    }
+}
