@@ -3,9 +3,10 @@
 //! # Why
 //!
 //! rustls 0.24 changes these types: it decrypts in the caller's bytes and appends its output to the
-//! caller's vector. So [`Wire`] has the calls of 0.24, on the types of 0.23, and a change of
-//! version is a change of this file. Two copies are the price on 0.23: the input goes into a buffer
-//! of rustls, and the plain text comes out of another one.
+//! caller's vector. So [`Wire`] has the calls of 0.24, on the types of 0.23, and for the sessions a
+//! change of version is a change of this file and of `reasons`. The package `interop/tls024` has
+//! both for 0.24. Two copies are the price on 0.23: the input goes into a buffer of rustls, and the
+//! plain text comes out of another one.
 //!
 //! The memory that a connection keeps is rustls' own: a buffer of 4 KiB for the record that has
 //! begun, from the first bytes of the peer on. [`Wire::trim`] brings it back to this size after

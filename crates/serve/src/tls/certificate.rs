@@ -1,10 +1,9 @@
 //! Certificates, as far as errors have to name them.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustls::CertificateError;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::CertificateDer;
 
 /// Which certificate it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,54 +72,6 @@ pub enum CertificateProblem {
     CriticalExtension,
     /// Any other reason.
     Other(String),
-}
-
-/// The name of a server in `DnsName("name")`; other kinds of names stay as they are.
-fn name_of(presented: String) -> String {
-    let name = presented.strip_prefix("DnsName(\"").and_then(|name| name.strip_suffix("\")"));
-    name.map(str::to_owned).unwrap_or(presented)
-}
-
-fn time(at: UnixTime) -> Option<SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_secs(at.as_secs()))
-}
-
-impl From<CertificateError> for CertificateProblem {
-    fn from(error: CertificateError) -> CertificateProblem {
-        use CertificateError as C;
-        use CertificateProblem as P;
-        #[allow(deprecated, reason = "a verifier may still use the variants without a context")]
-        match error {
-            C::Expired => P::Expired { now: None, not_after: None },
-            C::ExpiredContext { time: now, not_after } => {
-                P::Expired { now: time(now), not_after: time(not_after) }
-            }
-            C::NotValidYet => P::NotYetValid { now: None, not_before: None },
-            C::NotValidYetContext { time: now, not_before } => {
-                P::NotYetValid { now: time(now), not_before: time(not_before) }
-            }
-            C::UnknownIssuer => P::UnknownIssuer,
-            C::NotValidForName => P::WrongName { expected: String::new(), names: Vec::new() },
-            C::NotValidForNameContext { expected, presented } => P::WrongName {
-                expected: expected.to_str().into_owned(),
-                names: presented.into_iter().map(name_of).collect(),
-            },
-            C::Revoked => P::Revoked,
-            C::UnknownRevocationStatus => P::RevocationUnknown,
-            C::ExpiredRevocationList => P::RevocationListExpired { now: None, next_update: None },
-            C::ExpiredRevocationListContext { time: now, next_update } => {
-                P::RevocationListExpired { now: time(now), next_update: time(next_update) }
-            }
-            C::InvalidPurpose | C::InvalidPurposeContext { .. } => P::WrongUsage,
-            C::BadSignature => P::BadSignature,
-            C::UnsupportedSignatureAlgorithm
-            | C::UnsupportedSignatureAlgorithmContext { .. }
-            | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => P::UnsupportedSignature,
-            C::BadEncoding => P::Malformed,
-            C::UnhandledCriticalExtension => P::CriticalExtension,
-            other => P::Other(other.to_string()),
-        }
-    }
 }
 
 /// A point in time for people, in UTC: `2026-11-26 06:36:09 UTC`.
@@ -268,6 +219,8 @@ fn common_name(mut name: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

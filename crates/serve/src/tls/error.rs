@@ -254,37 +254,3 @@ impl fmt::Display for Alert {
         write!(f, "{} ({})", self.name(), self.0)
     }
 }
-
-/// What rustls reports, without the certificate that it is about.
-impl From<rustls::Error> for TlsError {
-    fn from(error: rustls::Error) -> TlsError {
-        use rustls::Error as R;
-        match error {
-            R::InvalidCertificate(why) => {
-                TlsError::Certificate { problem: why.into(), certificate: None }
-            }
-            R::InvalidCertRevocationList(why) => TlsError::Certificate {
-                problem: CertificateProblem::RevocationList(format!("{why:?}")),
-                certificate: None,
-            },
-            R::NoCertificatesPresented => TlsError::NoPeerCertificate,
-            R::AlertReceived(alert) => TlsError::Alert(Alert(alert.into())),
-            R::PeerIncompatible(what) => TlsError::Incompatible(format!("{what:?}")),
-            R::PeerMisbehaved(how) => TlsError::Misbehaved(format!("{how:?}")),
-            R::NoApplicationProtocol => TlsError::NoProtocol,
-            R::DecryptError => TlsError::BadRecord,
-            R::PeerSentOversizedRecord => TlsError::RecordTooLong,
-            R::InvalidMessage(rustls::InvalidMessage::MessageTooLarge) => TlsError::RecordTooLong,
-            R::InvalidMessage(why) => TlsError::BadMessage(format!("{why:?}")),
-            R::InappropriateMessage { got_type, .. } => {
-                TlsError::Unexpected(format!("{got_type:?}"))
-            }
-            R::InappropriateHandshakeMessage { got_type, .. } => {
-                TlsError::Unexpected(format!("{got_type:?}"))
-            }
-            R::General(what) => TlsError::Other(what),
-            R::FailedToGetRandomBytes => TlsError::NoRandomness,
-            other => TlsError::Other(other.to_string()),
-        }
-    }
-}

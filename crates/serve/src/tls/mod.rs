@@ -137,6 +137,7 @@ mod hello;
 mod names;
 mod pem;
 mod provider;
+mod reasons;
 mod records;
 mod role;
 mod server;
