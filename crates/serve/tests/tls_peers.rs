@@ -12,7 +12,9 @@ use tls::{Authority, settings};
 use windlass::net::ConnectOptions;
 use windlass::{Buf, Completions, Watcher};
 use windlass_serve::report::Report;
-use windlass_serve::tls::{Destination, Provider, TlsBuilder, Version};
+use windlass_serve::tls::{
+    Alert, CertificateProblem, Destination, Error, Provider, TlsBuilder, Version,
+};
 use windlass_serve::{Action, Cause, Config, Conn, Engine, Event, Handler, Id, Running, Server};
 
 #[path = "common/programs.rs"]
@@ -531,5 +533,91 @@ fn a_server_of_gnutls_is_used() {
         let line = Talk { bytes: b"hello\n".to_vec(), window: 6 };
         assert_eq!(talk(port, &to, *version, &line, 1), [false]);
         assert_eq!(talk(port, &to, *version, &line, 1), [true], "{version}");
+    }
+}
+
+/// Connects to a server that refuses, or that this client refuses: the reason.
+fn refused(port: u16, to: &Destination) -> Error {
+    let mut watcher = Watcher::new().expect("a watcher");
+    let mut engine: Engine<()> = Engine::new(Config::new());
+    let options = ConnectOptions::default();
+    engine.connect_tls([([127, 0, 0, 1], port)], options, to, ()).expect("one connection");
+    let mut done = Completions::new();
+    loop {
+        engine.flush(&mut watcher);
+        watcher.wait(&mut done).expect("a wait");
+        for c in done.drain(..) {
+            let rest = engine.complete(&mut watcher, c);
+            assert!(rest.is_none(), "{rest:?}");
+        }
+        while let Some(event) = engine.next_event(&mut watcher) {
+            match event {
+                // With TLS 1.3 a server checks the client when the client's handshake is done.
+                Event::Opened { .. } => {}
+                Event::Closed { cause, tls_error, .. } => {
+                    assert_eq!(cause, Cause::Tls);
+                    return *tls_error.expect("a reason");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// Starts `openssl s_server`, which reverses each line; and its port.
+fn reversing(files: &Files, more: &[&str], version: Version) -> (Started, u16) {
+    let mut command = Command::new("openssl");
+    command.args(["s_server", "-accept", "127.0.0.1:0", "-rev", "-alpn", "http/1.1"]);
+    command.args(["-cert", &files.path("server.pem"), "-key", &files.path("server.key")]);
+    command.arg(format!("-{}", name_of(version).to_lowercase().replace("v1.", "1_")));
+    command.args(more).stderr(Stdio::null());
+    let mut server = Started::new(command);
+    let line = server.await_line("ACCEPT ");
+    let port = line.trim_end().rsplit(':').next().and_then(|port| port.parse().ok());
+    (server, port.expect("a port"))
+}
+
+#[test]
+fn a_server_of_openssl_is_used() {
+    if !has_openssl() {
+        return;
+    }
+    for version in Version::ALL {
+        let files = Files::new(&format!("openssl-server-{version}"));
+        let (authority, _, trust) = settings(Provider::Ring);
+        let made = authority.server(&["localhost"]);
+        files.write("server.pem", &made.certificate);
+        files.write("server.key", &made.key);
+        let root = files.write("root.pem", &authority.pem);
+        let trust = trust.clock(now).alpn(["http/1.1"]);
+        let nobody = trust.clone().build().expect("settings");
+        let (certificate, key) = authority.client("somebody", 5).pems();
+        let somebody = trust.certificate(certificate, key).build().expect("settings");
+        // Each line is the same from both of its ends.
+        let line = b"windlass.ssaldniw\n";
+        let much = Talk { bytes: line.repeat(60_000), window: 1 << 16 };
+        let little = Talk { bytes: line.to_vec(), window: line.len() };
+        let strict = ["-Verify", "1", "-verify_return_error", "-CAfile", &*root];
+        for more in [&[][..], &strict[..]] {
+            let (_server, port) = reversing(&files, more, *version);
+            let trust = if more.is_empty() { &nobody } else { &somebody };
+            let to = trust.to("localhost").expect("a name");
+            assert_eq!(talk(port, &to, *version, &much, 1), [false]);
+            assert_eq!(talk(port, &to, *version, &little, 1), [true], "{version}");
+            let error = refused(port, &trust.to("other.example").expect("a name"));
+            let Error::Certificate { problem: CertificateProblem::WrongName { names, .. }, .. } =
+                &error
+            else {
+                panic!("{version}: {error:?}")
+            };
+            assert_eq!(names, &["localhost"]);
+            if !more.is_empty() {
+                // "certificate_required" in TLS 1.3, "handshake_failure" before.
+                let number = if *version == Version::Tls13 { 116 } else { 40 };
+                let error = refused(port, &nobody.to("localhost").expect("a name"));
+                assert!(matches!(error, Error::Alert(Alert(n)) if n == number), "{error:?}");
+            }
+            assert_eq!(talk(port, &to, *version, &little, 1), [true], "{version}");
+        }
     }
 }
