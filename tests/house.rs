@@ -546,7 +546,7 @@ fn the_traced_driver_passes_every_call_on() {
 fn lines_have_100_columns() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for place in ["src", "tests", "examples", "benches", "crates", "bench", "fuzz"] {
+    for place in ["src", "tests", "examples", "benches", "crates", "bench", "fuzz", "interop"] {
         walk(&root.join(place), root, &mut files);
     }
     let mut long = Vec::new();
