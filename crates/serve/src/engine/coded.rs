@@ -9,7 +9,7 @@
 //! count once: as text, or as the records that have taken its place.
 
 use windlass::driver::{Driver, OpCode};
-use windlass::{Buf, Completion, ErrorKind, Op, Watcher};
+use windlass::{Buf, Completion, ErrorKind, Op, Ticket, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
@@ -116,14 +116,33 @@ impl<S> Engine<S> {
         self.dirty(index);
     }
 
-    /// Encrypts what was written in this turn, behind what the session has to say itself. `None`
-    /// if the session has failed.
+    /// Sends what was written in this turn, behind what the session has to say itself, if it `says`
+    /// something. False if that has ended the connection.
     #[cold]
-    pub(crate) fn encode<D: Driver>(
+    pub(crate) fn send_coded<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         index: u32,
-    ) -> Option<Buf> {
+        says: bool,
+    ) -> bool {
+        let (source, token) = (self.table.place(index).source, self.token(index));
+        let Some(data) = self.encode(watcher, index) else { return false };
+        match watcher.submit(Op::write(source, data).token(token).quiet()) {
+            Ok(ticket) if says => self.note_said(index, ticket),
+            Ok(_) => {}
+            Err(refused) => {
+                let data = refused.value.into_buf();
+                self.activate(index).unsent += self.unsent_of(index, &data, 0);
+                self.fail(watcher, index, Cause::Rejected);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Encrypts what was written in this turn, behind what the session has to say itself. `None`
+    /// if the session has failed.
+    fn encode<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) -> Option<Buf> {
         let (session, scratch) = self.entrance.transports.coder(index)?;
         let active = self.table.active_of(index)?;
         let (text, taken) = (active.text(scratch), active.corked);
@@ -246,7 +265,7 @@ impl<S> Engine<S> {
 
     /// How many bytes of a write are not sent of which the system has taken so many. Of records
     /// this is the text of those that it has not taken whole.
-    pub(crate) fn unsent_of(&mut self, index: u32, data: &Buf, taken: usize) -> usize {
+    fn unsent_of(&mut self, index: u32, data: &Buf, taken: usize) -> usize {
         let is_coded = self.table.place(index).flags & CODED != 0;
         match self.entrance.transports.session(index).filter(|_| is_coded) {
             Some(session) => session.text_behind(data, taken),
@@ -256,8 +275,21 @@ impl<S> Engine<S> {
 
     /// The same for a write that has failed.
     pub(crate) fn left_of_write(&mut self, index: u32, completion: &mut Completion) -> usize {
-        let taken = completion.bytes();
-        self.unsent_of(index, &completion.take_buf(), taken)
+        let (taken, ticket) = (completion.bytes(), completion.ticket());
+        let data = completion.take_buf();
+        // What was written before an upgrade is plain.
+        let upgrade = self.entrance.transports.upgrade(index);
+        if upgrade.is_some_and(|upgrade| upgrade.is_plain(ticket)) {
+            return data.len() - taken;
+        }
+        self.unsent_of(index, &data, taken)
+    }
+
+    /// The session of a connection has said something in a write of its own.
+    pub(crate) fn note_said(&mut self, index: u32, ticket: Ticket) {
+        if let Some(upgrade) = self.entrance.transports.upgrade(index) {
+            upgrade.said.push(ticket);
+        }
     }
 
     /// Reads the next piece of the file that is sent, if little waits for the socket. Behind the
@@ -386,7 +418,9 @@ impl<S> Engine<S> {
         session.take_output(&mut out);
         if !out.is_empty() {
             // Refused only if the source has ended.
-            let _ = watcher.submit(Op::write(source, out).token(token).quiet());
+            if let Ok(ticket) = watcher.submit(Op::write(source, out).token(token).quiet()) {
+                self.note_said(index, ticket);
+            }
         }
     }
 }

@@ -405,19 +405,19 @@ impl<S> Engine<S> {
                 let queued = watcher.queued_bytes(source).unwrap_or(0);
                 self.note_progress(watcher, index, queued);
             }
-            let data = if is_coded {
-                let Some(data) = self.encode(watcher, index) else { return };
-                data
+            if is_coded {
+                if !self.send_coded(watcher, index, says) {
+                    return;
+                }
             } else {
                 let Some(active) = self.table.active_of(index) else { return };
-                active.uncork(watcher)
-            };
-            if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
-                // The watcher's tables or its limit of writes are full, or other code has ended
-                // the source.
-                let data = refused.value.into_buf();
-                self.activate(index).unsent += self.unsent_of(index, &data, 0);
-                return self.fail(watcher, index, Cause::Rejected);
+                let data = active.uncork(watcher);
+                if let Err(refused) = watcher.submit(Op::write(source, data).token(token).quiet()) {
+                    // The watcher's tables or its limit of writes are full, or other code has
+                    // ended the source.
+                    self.refused(watcher, index, refused.value);
+                    return;
+                }
             }
             self.counters.writes += 1;
         }

@@ -217,8 +217,9 @@ impl<S> Engine<S> {
             session.take_output(&mut out);
         }
         if !out.is_empty() {
-            if watcher.submit(Op::write(source, out).token(token).quiet()).is_err() {
-                return self.fail(watcher, index, Cause::Rejected);
+            match watcher.submit(Op::write(source, out).token(token).quiet()) {
+                Ok(ticket) => self.note_said(index, ticket),
+                Err(_) => return self.fail(watcher, index, Cause::Rejected),
             }
             self.counters.writes += 1;
         }

@@ -460,11 +460,18 @@ pub(crate) struct Upgrade {
     pub(crate) closes: Option<Cause>,
     /// A flight that waits for its turn, and what has come behind it.
     pub(crate) waits: VecDeque<Buf>,
+    /// The writes of the session. Each other one is plain.
+    pub(crate) said: Vec<Ticket>,
     pub(crate) is_done: bool,
     has_begun: bool,
 }
 
 impl Upgrade {
+    /// Whether a write has text that was written before.
+    pub(crate) fn is_plain(&self, write: Ticket) -> bool {
+        !self.is_done && !self.said.contains(&write)
+    }
+
     /// Whether the watcher has not seen it yet.
     pub(crate) fn is_first_look(&mut self) -> bool {
         !std::mem::replace(&mut self.has_begun, true)

@@ -1,0 +1,230 @@
+//! What a request of the program does to a connection that goes over to TLS, at either end, and
+//! what the last event says of the output: each plain byte counts once, and no byte of a handshake.
+//!
+//! Of the promises on the page of the crate: P1, P2 and P3.
+#![allow(missing_docs)] // a test binary has no users
+#![cfg(feature = "ring")]
+
+mod common;
+#[path = "common/tls.rs"]
+mod tls;
+
+use std::time::Duration;
+
+use common::Harness;
+use common::engine::{Loop, no_times, run_for, until};
+use common::turns::Turns;
+use windlass::driver::{Driver, OpCode};
+use windlass::{Done, Op, Source};
+use windlass_serve::tls::{Provider, Session, SessionState};
+use windlass_serve::{Cause, Config, Id, Limits};
+
+every_kernel! {
+    plain_output_in_flight_counts_when_the_handshake_fails
+}
+
+/// More than the buffers of the system take.
+const OUTPUT: usize = 3 << 20;
+
+/// It looks like the begin of a record with text, which must not matter.
+const BYTE: u8 = 23;
+
+const TEXT: &str = "written behind it";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Role {
+    Server,
+    Client,
+}
+
+/// What the connection has to send when the request comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Output {
+    /// Plain bytes that the peer does not read yet, of an earlier turn or of the same one.
+    Before,
+    AtOnce,
+    /// And text for the session behind them.
+    Both,
+}
+
+impl Output {
+    fn plain(self) -> usize {
+        OUTPUT
+    }
+
+    fn text(self) -> &'static str {
+        if matches!(self, Output::Both) { TEXT } else { "" }
+    }
+}
+
+/// An upgrade whose peer has said nothing and reads nothing so far.
+struct Upgrade<D: Driver> {
+    l: Loop<D>,
+    id: Id,
+    peer: Source,
+    session: Session,
+    output: Output,
+    fed: usize,
+    text: Vec<u8>,
+    has_ended: bool,
+    /// Whether it does not end its side before the connection does.
+    stays: bool,
+    /// While this is open, a close of the engine takes nothing away that the kernel has.
+    #[cfg(unix)]
+    second: Option<std::net::TcpStream>,
+}
+
+fn limits() -> Limits {
+    let hour = Duration::from_secs(3600);
+    no_times().handshake(hour).close(hour).linger(hour).cap(2 * OUTPUT)
+}
+
+impl<D: Driver> Upgrade<D> {
+    fn new<T: Harness<Driver = D>>(role: Role, output: Output, limits: Limits) -> Upgrade<D> {
+        Upgrade::with::<T>(role, output, limits, |_, _| {})
+    }
+
+    /// The connection is prepared before it goes over.
+    fn with<T: Harness<Driver = D>>(
+        role: Role,
+        output: Output,
+        limits: Limits,
+        prepare: impl FnOnce(&mut Loop<D>, Id),
+    ) -> Upgrade<D> {
+        let (_, server, client) = tls::settings(Provider::Ring);
+        let (tls, trust) = (server.build().unwrap(), client.build().unwrap());
+        let mut l = Loop::new::<T>(Config::new().limits(limits));
+        let (peer, id) = l.pair();
+        prepare(&mut l, id);
+        #[cfg(unix)]
+        let second = {
+            let source = l.engine.source(id).expect("it lives");
+            let fd = l.watcher.fd(source).ok();
+            fd.map(|fd| fd.try_clone_to_owned().expect("a descriptor").into())
+        };
+        if output.plain() > 0 {
+            l.engine.write(id, vec![BYTE; OUTPUT]).unwrap();
+        }
+        if matches!(output, Output::Before | Output::Both) {
+            run_for(&mut l, Duration::from_millis(20));
+            assert!(l.queued(id) > 0);
+        }
+        let session = match role {
+            Role::Server => {
+                l.engine.upgrade(id, &tls, "").unwrap();
+                Session::client(&trust, "localhost").unwrap()
+            }
+            Role::Client => {
+                l.engine.upgrade(id, trust.to("localhost").unwrap(), "").unwrap();
+                Session::server(&tls).unwrap()
+            }
+        };
+        if !output.text().is_empty() {
+            l.engine.write(id, TEXT).unwrap();
+        }
+        run_for(&mut l, Duration::from_millis(20));
+        let upgrade = Upgrade {
+            l,
+            id,
+            peer,
+            session,
+            output,
+            fed: output.plain(),
+            text: Vec::new(),
+            has_ended: false,
+            stays: false,
+            #[cfg(unix)]
+            second,
+        };
+        assert!(upgrade.l.ends.is_empty());
+        upgrade
+    }
+
+    /// All that the peer has got, and whether its reads have ended.
+    fn got(&self) -> (Vec<u8>, bool) {
+        let (mut all, mut ended) = (Vec::new(), false);
+        for c in self.l.foreign.iter().filter(|c| c.token == 9 && c.code() == OpCode::Read) {
+            match &c.result {
+                Ok(Done::Read(data)) if data.is_empty() => ended = true,
+                Ok(Done::Read(data)) => all.extend_from_slice(data),
+                _ => ended = true,
+            }
+        }
+        (all, ended)
+    }
+
+    /// The peer reads, agrees if it can, and ends its side when the connection has.
+    fn let_end(&mut self, what: &str) -> (Vec<u8>, (Cause, usize)) {
+        self.l.watcher.submit(Op::read(self.peer).multishot().token(9)).unwrap();
+        self.l.engine.flush(&mut self.l.watcher);
+        let mut looked = usize::MAX;
+        while self.l.ends.is_empty() || !self.got().1 {
+            let count = self.l.foreign.len();
+            if std::mem::replace(&mut looked, count) != count {
+                self.pump();
+            }
+            if self.l.told.contains(&"other") {
+                self.l.engine.resume(self.id); // it has gone over, and may be paused
+                self.l.engine.flush(&mut self.l.watcher);
+            }
+            let start = self.l.now();
+            self.l.turn(Duration::from_secs(20));
+            assert!(self.l.now() - start < Duration::from_secs(20), "{what}: it waits");
+            #[cfg(unix)]
+            if let (false, Some(second)) = (self.l.ends.is_empty(), &self.second) {
+                let _ = second.shutdown(std::net::Shutdown::Write); // its peer may be gone
+            }
+        }
+        self.pump();
+        let got = self.got().0;
+        assert!(self.l.engine.is_empty() && self.l.engine.budget().used() == 0, "{what}");
+        let counted = &self.l.engine.counters().handshakes;
+        assert_eq!(counted.begun, counted.completed + counted.failed, "{what}");
+        assert_eq!(self.l.ends.len(), 1, "{what}");
+        (got, (self.l.ends[0].0, self.l.ends[0].1))
+    }
+
+    fn pump(&mut self) {
+        let (all, ended) = self.got();
+        if let Some(new) = all.get(self.fed..) {
+            let _ = self.session.feed_into(new, &mut self.text);
+            self.fed = all.len();
+        }
+        // A paused connection or one that goes on is ended by its peer, when that has all.
+        let is_told = self.text.len() == self.output.text().len();
+        let ends = ended || self.session.is_open() && is_told && !self.stays;
+        if ends || self.session.state() == SessionState::PeerClosed {
+            self.session.close();
+        }
+        let mut out = Vec::new();
+        self.session.take_output(&mut out);
+        if !out.is_empty() {
+            let _ = self.l.watcher.submit(Op::write(self.peer, out).token(2));
+        }
+        if ends && !std::mem::replace(&mut self.has_ended, true) {
+            let _ = self.l.watcher.submit(Op::shutdown(self.peer).token(2));
+        }
+    }
+}
+
+/// They were taken for records of the session: of many bytes none counted.
+fn plain_output_in_flight_counts_when_the_handshake_fails<T: Harness>() {
+    for (role, output) in [Role::Server, Role::Client].into_iter().flat_map(|role| {
+        [Output::Before, Output::AtOnce, Output::Both].map(|output| (role, output))
+    }) {
+        for refuses in [false, true] {
+            let span = T::span(20.0);
+            let limits = limits().handshake(if refuses { 180 * span } else { span }).close(span);
+            let mut u = Upgrade::new::<T>(role, output, limits);
+            let what = format!("{role:?}, {output:?}, {refuses}");
+            if refuses {
+                u.l.watcher.submit(Op::write(u.peer, "no record of TLS").token(2)).unwrap();
+            }
+            until(&mut u.l, "it has failed", |l| !l.ends.is_empty());
+            let (got, (cause, unsent)) = u.let_end(&what);
+            assert_eq!(cause, if refuses { Cause::Tls } else { Cause::ReadTimeout }, "{what}");
+            assert!(!got.is_empty() && got.iter().all(|byte| *byte == BYTE), "{what}");
+            assert_eq!(got.len() + unsent, OUTPUT + output.text().len(), "{what}");
+        }
+    }
+}
