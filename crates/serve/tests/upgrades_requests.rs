@@ -14,13 +14,16 @@ use std::time::Duration;
 use common::Harness;
 use common::engine::{Loop, no_times, run_for, until};
 use common::turns::Turns;
-use windlass::driver::{Driver, OpCode};
+use windlass::driver::{Deadline, Driver, OpCode};
 use windlass::{Done, Op, Source};
 use windlass_serve::tls::{Provider, Session, SessionState};
-use windlass_serve::{Cause, Config, Id, Limits};
+use windlass_serve::{Cause, Config, Id, Limits, Refusal};
 
 every_kernel! {
+    each_request_in_the_handshake_has_one_meaning
     plain_output_in_flight_counts_when_the_handshake_fails
+    a_limit_stands_still_in_the_handshake
+    a_deadline_of_the_program_goes_on_in_the_handshake
 }
 
 /// More than the buffers of the system take.
@@ -40,22 +43,50 @@ enum Role {
 /// What the connection has to send when the request comes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Output {
+    Nothing,
     /// Plain bytes that the peer does not read yet, of an earlier turn or of the same one.
     Before,
     AtOnce,
-    /// And text for the session behind them.
+    /// Text for the session.
+    Behind,
     Both,
 }
 
 impl Output {
     fn plain(self) -> usize {
-        OUTPUT
+        if matches!(self, Output::Nothing | Output::Behind) { 0 } else { OUTPUT }
     }
 
     fn text(self) -> &'static str {
-        if matches!(self, Output::Both) { TEXT } else { "" }
+        if matches!(self, Output::Behind | Output::Both) { TEXT } else { "" }
     }
 }
+
+const OUTPUTS: [Output; 5] =
+    [Output::Nothing, Output::Before, Output::AtOnce, Output::Behind, Output::Both];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Request {
+    HalfClose,
+    Detach,
+    Close,
+    Abort,
+    Again,
+    Unread,
+    Pause,
+    Shutdown,
+}
+
+const REQUESTS: [Request; 8] = [
+    Request::HalfClose,
+    Request::Detach,
+    Request::Close,
+    Request::Abort,
+    Request::Again,
+    Request::Unread,
+    Request::Pause,
+    Request::Shutdown,
+];
 
 /// An upgrade whose peer has said nothing and reads nothing so far.
 struct Upgrade<D: Driver> {
@@ -140,6 +171,28 @@ impl<D: Driver> Upgrade<D> {
         upgrade
     }
 
+    fn ask(&mut self, request: Request) -> Option<Refusal> {
+        let (l, id) = (&mut self.l, self.id);
+        let refused = |is_asked: bool| (!is_asked).then_some(Refusal::Stale);
+        match request {
+            Request::HalfClose => refused(l.engine.shutdown(id)),
+            Request::Detach => l.engine.detach(id).err(),
+            Request::Close => refused(l.engine.close(id)),
+            Request::Abort => refused(l.engine.abort(id)),
+            Request::Again => {
+                let (_, server, _) = tls::settings(Provider::Ring);
+                let again = l.engine.upgrade(id, server.build().unwrap(), "").unwrap_err();
+                Some(again.reason)
+            }
+            Request::Unread => l.engine.unread(id, "x").map_err(|refused| refused.reason).err(),
+            Request::Pause => refused(l.engine.pause(id)),
+            Request::Shutdown => {
+                l.engine.remote(&mut l.watcher).shutdown();
+                None
+            }
+        }
+    }
+
     /// All that the peer has got, and whether its reads have ended.
     fn got(&self) -> (Vec<u8>, bool) {
         let (mut all, mut ended) = (Vec::new(), false);
@@ -207,6 +260,42 @@ impl<D: Driver> Upgrade<D> {
     }
 }
 
+/// What a request answers, how the connection ends then, and whether it sends all first.
+fn meaning(output: Output, request: Request) -> (Option<Refusal>, Cause, bool) {
+    let (open, has_text) = (Cause::Eof, !output.text().is_empty());
+    match request {
+        Request::HalfClose | Request::Pause => (None, open, true),
+        Request::Detach | Request::Again | Request::Unread => (Some(Refusal::Tls), open, true),
+        Request::Close => (None, Cause::Closed, true),
+        Request::Abort => (None, Cause::Aborted, output.plain() == 0 && !has_text),
+        Request::Shutdown => (None, Cause::Shutdown, true),
+    }
+}
+
+fn each_request_in_the_handshake_has_one_meaning<T: Harness>() {
+    for role in [Role::Server, Role::Client] {
+        for (output, request) in OUTPUTS.into_iter().flat_map(|o| REQUESTS.map(|r| (o, r))) {
+            let what = format!("{role:?}, {output:?}, {request:?}");
+            let mut u = Upgrade::new::<T>(role, output, limits());
+            let (answer, cause, sends_all) = meaning(output, request);
+            assert_eq!(u.ask(request), answer, "{what}");
+            let (got, end) = u.let_end(&what);
+            assert_eq!(end.0, cause, "{what}");
+            let plain = got.len().min(output.plain());
+            assert!(got[..plain].iter().all(|byte| *byte == BYTE), "{what}");
+            if sends_all {
+                assert_eq!((end.1, plain), (0, output.plain()), "{what}");
+                assert_eq!(u.text, output.text().as_bytes(), "{what}");
+            } else {
+                // The end of the connection takes nothing away that the kernel has.
+                let unsent = output.plain() - plain + output.text().len();
+                assert_eq!((end.1, u.text.len()), (unsent, 0), "{what}");
+            }
+            assert!(u.ask(Request::Close).is_some(), "{what}: its id is stale");
+        }
+    }
+}
+
 /// They were taken for records of the session: of many bytes none counted.
 fn plain_output_in_flight_counts_when_the_handshake_fails<T: Harness>() {
     for (role, output) in [Role::Server, Role::Client].into_iter().flat_map(|role| {
@@ -226,5 +315,42 @@ fn plain_output_in_flight_counts_when_the_handshake_fails<T: Harness>() {
             assert!(!got.is_empty() && got.iter().all(|byte| *byte == BYTE), "{what}");
             assert_eq!(got.len() + unsent, OUTPUT + output.text().len(), "{what}");
         }
+    }
+}
+
+fn a_limit_stands_still_in_the_handshake<T: Harness>() {
+    for role in [Role::Server, Role::Client] {
+        let limit = |l: &mut Loop<T::Driver>, id| assert!(l.engine.limit(id, T::span(20.0), 0));
+        let mut u = Upgrade::with::<T>(role, Output::Nothing, limits(), limit);
+        assert!(!u.l.engine.limit(u.id, T::span(20.0), 0), "it has one, and takes no other");
+        run_for(&mut u.l, T::span(60.0));
+        assert!(u.l.ends.is_empty() && u.l.engine.is_limited(u.id));
+        u.l.watcher.submit(Op::read(u.peer).multishot().token(9)).unwrap();
+        u.stays = true;
+        while !u.l.told.contains(&"other") {
+            u.pump();
+            u.l.turn(Duration::from_secs(20));
+        }
+        let start = u.l.now();
+        until(&mut u.l, "its time is over", |l| !l.ends.is_empty());
+        let past = u.l.now() - start;
+        assert!(!T::VIRTUAL || past >= T::span(19.0) && past < T::span(23.0), "{past:?}");
+        assert_eq!((u.l.ends[0].0, u.l.ends[0].1), (Cause::TooSlow, 0));
+    }
+}
+
+fn a_deadline_of_the_program_goes_on_in_the_handshake<T: Harness>() {
+    for (role, output) in
+        [Role::Server, Role::Client].into_iter().flat_map(|role| OUTPUTS.map(|o| (role, o)))
+    {
+        let mut u = Upgrade::new::<T>(role, output, limits());
+        assert!(u.l.engine.set_read_deadline(u.id, Deadline::After(T::span(20.0))));
+        until(&mut u.l, "it has ended", |l| !l.ends.is_empty());
+        let what = format!("{role:?}, {output:?}");
+        let (got, (cause, unsent)) = u.let_end(&what);
+        assert_eq!(cause, Cause::ReadTimeout, "{what}");
+        let plain = got.len().min(output.plain());
+        assert_eq!(plain + unsent, output.plain() + output.text().len(), "{what}");
+        assert!(u.text.is_empty(), "{what}");
     }
 }

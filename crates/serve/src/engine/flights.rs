@@ -120,6 +120,7 @@ impl<S> Engine<S> {
             if self.table.lives(id) && self.is_upgrading(id.index()) {
                 left -= 1;
                 self.answer_upgrade(id.index());
+                self.send_answer(watcher, id.index());
             } else if let Some(flight) = self.take_flight(watcher, id) {
                 left -= 1;
                 self.take_answer(watcher, id.index(), flight.answer());

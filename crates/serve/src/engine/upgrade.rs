@@ -61,8 +61,8 @@ impl<S> Engine<S> {
     ///   hold the handshake up, and hold the data behind it back.
     /// - The handshake may take [`Limits::handshake`](crate::Limits::handshake). If it takes
     ///   longer, the connection ends with [`Cause::ReadTimeout`]. The peer may send 16 KiB
-    ///   meanwhile, or what the settings say. No idle time runs. Deadlines and a
-    ///   [`limit`](Engine::limit) of the program go on.
+    ///   meanwhile, or what the settings say. No idle time runs, and a [`limit`](Engine::limit)
+    ///   stands still and goes on behind the handshake. None can be set meanwhile. Deadlines go on.
     /// - The loop answers the handshake in its turn:
     ///   [`Limits::handshakes_per_turn`](crate::Limits::handshakes_per_turn). It does so whatever
     ///   the settings say of [workers](crate::tls::Handshakes), and asks no
@@ -362,6 +362,15 @@ impl<S> Engine<S> {
         // Behind the event of an agreement, if there is one.
         let id = self.table.id(index);
         self.told.pending.extend(waits.into_iter().map(|data| Pending::Agreed(id, data)));
+    }
+
+    /// Sends what the session says to a flight. The flush has looked at all connections, and the
+    /// next one may be far. (Behind an agreement it is not: an event of that waits.)
+    pub(crate) fn send_answer<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
+        if self.entrance.transports.upgrade(index).is_some_and(|upgrade| !upgrade.is_done) {
+            self.send(watcher, index);
+            self.carry_out(watcher, index);
+        }
     }
 
     fn feed_upgrade(&mut self, index: u32, input: Buf) {
