@@ -445,7 +445,10 @@ impl Buf {
     /// Takes the buffer out, and leaves one without bytes.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Buf {
-        std::mem::replace(self, Buf::NONE)
+        // Word by word, because words can stay in registers.
+        let Buf { start, len, owner } = *self;
+        std::mem::forget(std::mem::replace(self, Buf::NONE));
+        Buf { start, len, owner }
     }
 
     #[inline(always)]

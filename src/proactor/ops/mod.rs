@@ -198,80 +198,61 @@ impl<K: Kernel> Submit for Proactor<K> {
 
     #[inline(always)]
     fn submit(&mut self, op: Op) -> Result<Ticket, Refused<Op>> {
-        // Inlined where the operation is made, so that the usual operations stay in registers.
-        let code = op.code;
-        match code {
+        // In parts, and inlined where the operation is made: then the usual operations stay in
+        // registers.
+        let Op { source, token, deadline_ns: due_ns, buf, payload, count, code, flags } = op;
+        let mut offset = None;
+        let answer = match code {
             OpCode::Read => {
-                let (source, token, due_ns, flags) =
-                    (op.source, op.token, op.deadline_ns, op.flags);
-                // The operation has no buffer and no address to drop.
-                std::mem::forget(op);
-                let answer = if !K::COMPLETES && due_ns == 0 && flags == 0 {
+                // It has no buffer and no address to drop.
+                std::mem::forget((buf, payload));
+                if !K::COMPLETES && due_ns == 0 && flags == 0 {
                     self.submit_plain_read(source, token)
                 } else if flags & op::QUIET != 0 {
                     self.refuse_quiet(Buf::NONE)
                 } else {
                     self.submit_read(source, token, due_ns, flags & MULTISHOT != 0)
-                };
-                match answer {
-                    Some(ticket) => Ok(ticket),
-                    None => {
-                        Err(self.refuse(OpCode::Read, source, token, due_ns, flags, Payload::NONE))
-                    }
                 }
             }
             OpCode::Write => {
-                let Op { source, token, deadline_ns, buf, payload, flags, .. } = op;
-                // The operation carries nothing else.
+                // It has nothing else to drop.
                 std::mem::forget(payload);
-                let answer = if flags & op::QUIET == 0 {
-                    self.submit_write(source, token, deadline_ns, buf)
+                if flags & op::QUIET == 0 {
+                    self.submit_write(source, token, due_ns, buf)
                 } else {
-                    self.submit_quiet_write(source, token, deadline_ns, buf)
-                };
-                match answer {
-                    Some(ticket) => Ok(ticket),
-                    None => {
-                        Err(self.refuse(code, source, token, deadline_ns, flags, Payload::NONE))
-                    }
+                    self.submit_quiet_write(source, token, due_ns, buf)
                 }
             }
             OpCode::ReadAt => {
-                let Op { source, token, deadline_ns, buf, payload, flags, .. } = op;
-                let offset = payload.as_offset();
-                // The operation carries nothing that would have to be dropped.
+                let at = *offset.insert(payload.as_offset());
+                // It has nothing else to drop.
                 std::mem::forget(payload);
-                let read = NewReadAt { source, token, due_ns: deadline_ns, offset, flags, buf };
-                let answer = if flags & op::QUIET != 0 {
-                    self.refuse_quiet(read.buf)
+                if flags & op::QUIET != 0 {
+                    self.refuse_quiet(buf)
                 } else {
-                    self.submit_read_at(read)
-                };
-                match answer {
-                    Some(ticket) => Ok(ticket),
-                    None => {
-                        let payload = Payload::offset(offset);
-                        Err(self.refuse(code, source, token, deadline_ns, flags, payload))
-                    }
+                    self.submit_read_at(NewReadAt { source, token, due_ns, offset: at, flags, buf })
                 }
             }
             OpCode::Close => {
-                let (source, token, due_ns, flags) =
-                    (op.source, op.token, op.deadline_ns, op.flags);
                 // As for a read: no buffer and no address to drop.
-                std::mem::forget(op);
-                let answer = if flags & op::QUIET != 0 {
+                std::mem::forget((buf, payload));
+                if flags & op::QUIET != 0 {
                     self.refuse_quiet(Buf::NONE)
                 } else {
                     self.submit_close(source, token, due_ns)
-                };
-                match answer {
-                    Some(ticket) => Ok(ticket),
-                    None => Err(self.refuse(code, source, token, due_ns, flags, Payload::NONE)),
                 }
             }
-            _ => self.submit_other(op),
+            _ => {
+                let deadline_ns = due_ns;
+                let op = Op { source, token, deadline_ns, buf, payload, count, code, flags };
+                return self.submit_other(op);
+            }
+        };
+        if let Some(ticket) = answer {
+            return Ok(ticket);
         }
+        let payload = offset.map_or(Payload::NONE, Payload::offset);
+        Err(self.refuse(code, source, token, due_ns, flags, payload))
     }
 
     fn cancel(&mut self, ticket: Ticket) -> bool {
