@@ -115,42 +115,49 @@ impl<S: Default> Engine<S> {
         batch: &mut Visit<'_>,
     ) -> Option<Event<S>> {
         loop {
-            if self.has_events()
-                && let Some(event) = self.next_queued(watcher)
-            {
-                return Some(event);
-            }
-            let completion = batch.next()?;
-            if let Some(id) = self.reader(completion)
-                && let Some(data) = completion.take_read()
-            {
-                self.count_lease();
-                return Some(Event::Data { id, data });
-            }
-            if let Some(event) = self.other_event(watcher, completion) {
-                return Some(event);
+            match self.next_in(batch)? {
+                Ok((id, data)) => return Some(Event::Data { id, data }),
+                Err(completion) => {
+                    if let Some(event) = self.other_event(watcher, completion) {
+                        return Some(event);
+                    }
+                }
             }
         }
     }
 
-    /// The connection that a completion has data for, if nothing is in the way of the data.
+    /// What comes next: data of a connection, right from its read, or what `other_event` makes an
+    /// event of. This is the one way of data that nothing is in the way of.
     #[inline(always)]
-    pub(crate) fn reader(&self, completion: &Completion) -> Option<Id> {
-        if !self.owns(completion) || !completion.has_more() || self.memory.leases == 0 {
+    pub(crate) fn next_in<'a>(
+        &mut self,
+        batch: &'a mut Visit<'_>,
+    ) -> Option<Result<(Id, Buf), Option<&'a mut Completion>>> {
+        if self.has_events() {
+            return Some(Err(None));
+        }
+        let completion = batch.next()?;
+        Some(self.take_data(completion).ok_or(Some(completion)))
+    }
+
+    /// Takes the data out of a completion, if nothing is in its way to the connection at a place.
+    #[inline(always)]
+    fn take_data(&mut self, completion: &mut Completion) -> Option<(Id, Buf)> {
+        // Without the tag it is a place. Others' tokens are beyond the table, as those of no place.
+        let index = usize::try_from(completion.token ^ self.told.tokens).ok()?;
+        let leases = self.memory.leases.checked_sub(1)?;
+        if !completion.has_more() {
             return None;
         }
-        self.table.reads(completion.token as u32, completion.source)
-    }
-
-    /// The program gets a lease.
-    #[inline(always)]
-    pub(crate) fn count_lease(&mut self) {
-        self.memory.leases -= 1;
+        let id = self.table.reads(index, completion.source)?;
+        let data = completion.take_read()?;
+        self.memory.leases = leases;
+        Some((id, data))
     }
 
     #[inline(always)]
     fn owns(&self, completion: &Completion) -> bool {
-        (completion.token >> 32) as u32 == self.told.tag
+        (completion.token ^ self.told.tokens) >> 32 == 0
     }
 
     /// The next event that comes before those of a batch.
@@ -161,25 +168,24 @@ impl<S: Default> Engine<S> {
                 return Some(event);
             }
             let mut completion = self.told.queue.pop_front()?;
-            if let Some(id) = self.reader(&completion)
-                && let Some(data) = completion.take_read()
-            {
-                self.count_lease();
+            if let Some((id, data)) = self.take_data(&mut completion) {
                 return Some(Event::Data { id, data });
             }
-            if let Some(event) = self.other_event(watcher, &mut completion) {
+            if let Some(event) = self.other_event(watcher, Some(&mut completion)) {
                 return Some(event);
             }
         }
     }
 
-    /// The event of a completion that has no data, or whose data cannot be delivered at once.
+    /// The event of a completion that has no data, or whose data cannot be delivered at once;
+    /// without one, the next event that waits.
     #[inline(never)]
     pub(crate) fn other_event<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
-        completion: &mut Completion,
+        completion: Option<&mut Completion>,
     ) -> Option<Event<S>> {
+        let Some(completion) = completion else { return self.next_queued(watcher) };
         let empty = Completion::new(OpCode::Nop, Source::NONE, Ticket::NONE, 0, Ok(Done::Nop));
         let completion = std::mem::replace(completion, empty);
         if !self.owns(&completion) {
@@ -508,7 +514,7 @@ impl<S: Default> Engine<S> {
         data
     }
 
-    /// Takes data, or the end of the input, that `reader` did not let through.
+    /// Takes data, or the end of the input, that `take_data` has left.
     pub(super) fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
         if self.table.place(index).is_over() {
             return None;

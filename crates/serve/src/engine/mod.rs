@@ -173,8 +173,8 @@ pub struct Engine<S> {
 }
 
 struct ToTell<S> {
-    /// The upper half of the tokens of this engine's operations.
-    tag: u32,
+    /// The first token of this engine's operations: their upper half is its tag.
+    tokens: u64,
     /// The completions of `complete` that `next_event` has not looked at.
     queue: VecDeque<Completion>,
     /// The events that it delivers before those.
@@ -317,7 +317,7 @@ impl<S> Engine<S> {
             config,
             memory: Pressure::new(budget, config.limits.high),
             told: ToTell {
-                tag: tag_of(ENGINES.fetch_add(1, Ordering::Relaxed)),
+                tokens: u64::from(tag_of(ENGINES.fetch_add(1, Ordering::Relaxed))) << 32,
                 queue: VecDeque::new(),
                 pending: VecDeque::new(),
                 posted: 0,
@@ -401,7 +401,7 @@ impl<S> Engine<S> {
 
     #[inline]
     fn token(&self, index: u32) -> u64 {
-        u64::from(self.told.tag) << 32 | u64::from(index)
+        self.told.tokens | u64::from(index)
     }
 
     /// The program's state of the connection that has a place.

@@ -40,33 +40,37 @@ impl<S> Engine<S> {
         if !self.table.lives(id) {
             return Err(Refused { value: data, reason: Refusal::Stale });
         }
-        self.write_at(id.index(), data)
+        self.write_fresh(id.index(), data).or_else(|data| self.write_more(id.index(), data))
     }
 
-    /// Writes to the connection that has a place.
+    /// Writes to the connection that has a place, if that is all there is to do for it. Otherwise
+    /// it hands the buffer back, for `write_more`.
     #[inline(always)]
-    pub(crate) fn write_at(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
+    pub(crate) fn write_fresh(&mut self, index: u32, data: Buf) -> Result<(), Buf> {
         let (place, charged) = self.table.look(index);
         let len = data.as_slice().len(); // 0 for a list, which has its bytes in its parts
+        let at = self.work.fresh.len();
         if place.active != NIL
             || place.writes_pass_more()
-            || len == 0
-            || len > self.memory.small
+            || !(1..=self.memory.small).contains(&len)
             || charged as usize + len > self.config.limits.cap
+            || at == self.work.fresh.capacity()
         {
-            return self.write_more(index, data);
+            return Err(data);
         }
-        // The connection has nothing else to do: the buffer needs only its place in a list.
-        place.active = self.work.fresh.len() as u32 | FRESH;
+        // The buffer needs only its place in a list. The list has room: code that makes some may
+        // panic, and would keep the buffer in memory.
         self.work.fresh.push((index, data));
+        place.active = at as u32 | FRESH;
         Ok(())
     }
 
     #[inline(never)]
-    fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
+    pub(crate) fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
         if let Some(at) = self.table.place(index).session() {
             return self.write_datagram(at, data);
         }
+        self.work.fresh.reserve(1);
         let len = data.len();
         match self.may_write(index, len) {
             Ok(()) if len == 0 => Ok(()),
@@ -308,13 +312,10 @@ impl<S> Engine<S> {
     pub(crate) fn next_fresh(&mut self) -> Option<(u32, usize)> {
         loop {
             let (index, data) = self.work.fresh.last()?;
-            let (index, len) = (*index, data.as_slice().len());
-            if self.is_next_fresh(index) {
-                if self.table.place(index).flags & CONNECTING == 0 {
-                    return Some((index, len));
-                }
-                self.thaw(index);
+            if !data.as_slice().is_empty() {
+                return Some((*index, data.as_slice().len()));
             }
+            // It has moved into an active part.
             self.work.fresh.pop();
         }
     }
@@ -322,18 +323,21 @@ impl<S> Engine<S> {
     /// Whether the last buffer of the list is that of a connection.
     #[inline(always)]
     pub(crate) fn is_next_fresh(&self, index: u32) -> bool {
-        self.table.place(index).active == (self.work.fresh.len() as u32).wrapping_sub(1) | FRESH
+        let is_its = |(of, data): &(u32, Buf)| *of == index && !data.as_slice().is_empty();
+        self.work.fresh.last().is_some_and(is_its)
     }
 
     /// Sends the buffer that `next_fresh` has found. Returns how many bytes wait then, or `None` if
     /// the connection has ended.
     #[inline(always)]
     pub(crate) fn send_fresh<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<usize> {
-        let (index, data) = self.work.fresh.pop()?;
+        let index = self.work.fresh.last()?.0;
+        let token = self.token(index);
         let place = self.table.place_mut(index);
+        let (_, data) = self.work.fresh.pop()?;
+        debug_assert_eq!(place.active, self.work.fresh.len() as u32 | FRESH);
         place.active = NIL;
-        let write = Op::write(place.source, data).token(self.token(index)).quiet();
-        match watcher.submit(write) {
+        match watcher.submit(Op::write(place.source, data).token(token).quiet()) {
             Ok(ticket) => {
                 self.counters.writes += 1;
                 if ticket.had_ended() { Some(0) } else { Some(self.begin_to_wait(watcher, index)) }

@@ -110,10 +110,11 @@ impl<S> Place<S> {
         self.flags & (BARRED | SHUT | SHUTTING | ABORT) != 0
     }
 
-    /// Whether one buffer is not sent as it is: the connection takes no output, or encrypts it.
+    /// Whether one buffer is not sent as it is: the connection takes no output, or none yet, or
+    /// encrypts it.
     #[inline]
     pub(crate) fn writes_pass_more(&self) -> bool {
-        self.flags & (BARRED | SHUT | SHUTTING | ABORT | CODED) != 0
+        self.flags & (BARRED | SHUT | SHUTTING | ABORT | CODED | CONNECTING) != 0
     }
 
     /// Goes on to the next stage.
@@ -413,18 +414,20 @@ impl<S> Table<S> {
         (place.source == source).then_some(place)
     }
 
-    /// The id of the connection that reads from a source, if its data can be delivered at once.
+    /// The id of the connection that reads from a source, if its data can be delivered at once. An
+    /// `index` may be beyond the table.
     #[inline(always)]
-    pub(crate) fn reads(&self, index: u32, source: Source) -> Option<Id> {
-        let chunk = self.chunks.get(index as usize / CHUNK)?;
-        let at = index as usize % CHUNK;
+    pub(crate) fn reads(&self, index: usize, source: Source) -> Option<Id> {
+        let chunk = self.chunks.get(index / CHUNK)?;
+        let at = index % CHUNK;
         let place = &chunk.places[at];
-        if place.source != source
+        if place.source.key() != source.key()
             || place.flags & (BARRED | ABORT | STOPPED | HELD | LIMITED | CODED) != 0
         {
             return None;
         }
-        Some(Id { number: chunk.heads[at].number.load(Ordering::Relaxed), index })
+        let number = chunk.heads[at].number.load(Ordering::Relaxed);
+        Some(Id { number, index: index as u32 })
     }
 
     /// A connection's place, and the bytes that are charged to it.

@@ -321,9 +321,9 @@ impl<S> Conn<'_, S> {
     ///   [`Cause::Shed`]. A session goes on.
     #[inline(always)]
     pub fn write(&mut self, data: impl Into<Buf>) -> bool {
-        match self.engine.write_at(self.index, data.into()) {
+        match self.engine.write_fresh(self.index, data.into()) {
             Ok(()) => true,
-            Err(refused) => self.overflow(refused.reason),
+            Err(data) => Self::write_more(self.engine, self.index, data),
         }
     }
 
@@ -333,7 +333,7 @@ impl<S> Conn<'_, S> {
     pub fn write_slice(&mut self, bytes: &[u8]) -> bool {
         match self.engine.write_slice_at(self.index, bytes) {
             Ok(()) => true,
-            Err(reason) => self.overflow(reason),
+            Err(reason) => Self::overflow(self.engine, self.index, reason),
         }
     }
 
@@ -361,20 +361,30 @@ impl<S> Conn<'_, S> {
     pub fn writer(&mut self) -> impl io::Write {
         Writer(move |bytes: &[u8]| {
             self.engine.write_slice_at(self.index, bytes).inspect_err(|&reason| {
-                self.overflow(reason);
+                Self::overflow(self.engine, self.index, reason);
             })
         })
     }
 
+    /// Out of line, and without the connection, which does not have to be in memory for it.
+    #[inline(never)]
+    fn write_more(engine: &mut Engine<S>, index: u32, data: Buf) -> bool {
+        match engine.write_more(index, data) {
+            Ok(()) => true,
+            Err(refused) => Self::overflow(engine, index, refused.reason),
+        }
+    }
+
     #[cold]
-    fn overflow(&mut self, reason: Refusal) -> bool {
+    fn overflow(engine: &mut Engine<S>, index: u32, reason: Refusal) -> bool {
+        let id = engine.id_at(index);
         let cause = match reason {
             Refusal::Cap => Cause::Overflow,
             // The datagrams of a session have no order that a lost one breaks.
-            Refusal::Memory if !self.engine.is_session(self.id()) => Cause::Shed,
+            Refusal::Memory if !engine.is_session(id) => Cause::Shed,
             _ => return false,
         };
-        self.engine.abort_as(self.id(), cause);
+        engine.abort_as(id, cause);
         false
     }
 

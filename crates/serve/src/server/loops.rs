@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use windlass::driver::{Driver, discard};
+use windlass::driver::{Driver, Visit, discard};
 use windlass::{Address, Buf, Completion, Completions, Message, Op, Ticket, Watcher};
 
 use super::datagram::Datagram;
@@ -256,28 +256,17 @@ impl<H: Handler> ServerLoop<H> {
     /// but it drops completions that are not the server's.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
         let mut batch = done.visit();
-        self.guarded(|this| {
-            loop {
-                if this.engine.has_events() {
-                    this.dispatch_all(watcher);
-                }
-                let Some(completion) = batch.next() else { break };
-                if let Some(id) = this.engine.reader(completion)
-                    && let Some(data) = completion.take_read()
-                {
-                    this.engine.count_lease();
-                    this.call(id.index(), |handler, c| handler.data(c, data));
-                } else {
-                    this.serve_other(watcher, completion);
-                }
-            }
-        });
+        self.guarded(|this| this.dispatch_batch(watcher, &mut batch));
         drop(batch);
         self.turn(watcher);
     }
 
     #[inline(never)]
-    fn serve_other<D: Driver>(&mut self, watcher: &mut Watcher<D>, completion: &mut Completion) {
+    fn dispatch_other<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        completion: Option<&mut Completion>,
+    ) {
         match self.engine.other_event(watcher, completion) {
             Some(Event::Foreign(own)) => drop(self.complete_own(watcher, own)),
             Some(event) => self.dispatch(event),
@@ -285,15 +274,23 @@ impl<H: Handler> ServerLoop<H> {
         }
     }
 
+    /// Calls the callbacks of the events that wait.
     #[inline(never)]
     fn dispatch_all<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        self.dispatch_batch(watcher, &mut Completions::new().visit());
+    }
+
+    /// Calls the callbacks of the events that wait, and of a batch.
+    #[inline(always)]
+    fn dispatch_batch<D: Driver>(&mut self, watcher: &mut Watcher<D>, batch: &mut Visit<'_>) {
         loop {
-            if let Some(event) = self.engine.next_event(watcher) {
-                self.dispatch(event);
-            } else if let Some(moved) = self.engine.next_moved() {
-                self.take_in(watcher, *moved);
-            } else {
-                break;
+            match self.engine.next_in(batch) {
+                Some(Ok((id, data))) => self.call(id.index(), |h, c| h.data(c, data)),
+                Some(Err(completion)) => self.dispatch_other(watcher, completion),
+                None => match self.engine.next_moved() {
+                    Some(moved) => self.take_in(watcher, *moved),
+                    None => break,
+                },
             }
         }
     }
