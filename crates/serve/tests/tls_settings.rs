@@ -554,7 +554,7 @@ fn the_clock_is_the_one_that_is_given() {
     };
     assert!(at(noon()).is_none());
     let year = Duration::from_secs(366 * 86_400);
-    for (now, expected) in [(noon() + year, "expired"), (noon() - year, "is valid from")] {
+    for (now, expected) in [(noon() + 20 * year, "expired"), (noon() - year, "is valid from")] {
         let text = at(now).unwrap().to_string();
         assert!(text.contains(expected), "{text}");
     }

@@ -483,8 +483,9 @@ impl Upgrade {
 pub(crate) struct Transports {
     /// By the number of the listener; shorter if the last ones have none.
     doors: Vec<Option<Arc<Door>>>,
-    /// By the place of the connection.
-    handshakes: HashMap<u32, Handshake>,
+    /// By the place of the connection. The table keeps its size for a while, so its entries are
+    /// small.
+    handshakes: HashMap<u32, Box<Handshake>>,
     /// By the place of the connection.
     upgrades: HashMap<u32, Upgrade>,
     /// The sessions of open connections, by their places.
@@ -549,7 +550,7 @@ impl Transports {
 
     /// Whether the handshake of TLS of a connection is under way.
     pub(crate) fn is_agreeing(&self, index: u32) -> bool {
-        let of_handshake = self.handshakes.get(&index).is_some_and(Handshake::is_tls);
+        let of_handshake = self.handshakes.get(&index).is_some_and(|one| one.is_tls());
         of_handshake || self.upgrades.get(&index).is_some_and(|upgrade| !upgrade.is_done)
     }
 
@@ -571,11 +572,11 @@ impl Transports {
     }
 
     pub(crate) fn insert(&mut self, index: u32, handshake: Handshake) {
-        self.handshakes.insert(index, handshake);
+        self.handshakes.insert(index, Box::new(handshake));
     }
 
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Handshake> {
-        self.handshakes.get_mut(&index)
+        self.handshakes.get_mut(&index).map(Box::as_mut)
     }
 
     /// The places of all connections in a handshake.
@@ -590,7 +591,7 @@ impl Transports {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Handshake> {
         let handshake = self.handshakes.remove(&index);
         shrink(&mut self.handshakes);
-        handshake
+        handshake.map(|one| *one)
     }
 }
 
