@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use windlass::{Buf, Handle};
 
-use super::handler::Conn;
 #[cfg(doc)]
-use super::handler::{Action, Handler};
+use super::action::Action;
+use super::conn::Conn;
+#[cfg(doc)]
+use super::handler::Handler;
 #[cfg(doc)]
 use crate::engine::Engine;
 use crate::words::cause::{Cause, Phase};

@@ -9,9 +9,11 @@ use std::time::Duration;
 use windlass::driver::{Driver, Visit, discard};
 use windlass::{Address, Buf, Completion, Completions, Message, Op, Ticket, Watcher};
 
+use super::action::{Action, act};
+use super::conn::{Conn, Context};
 use super::datagram::Datagram;
 use super::ended::{Closed, Detached};
-use super::handler::{Action, Conn, Context, Handler, act};
+use super::handler::Handler;
 use super::report::{Report, Unfinished};
 use super::signals::{LoopSignals, OWN};
 use crate::log::{self, LogEvent};

@@ -13,7 +13,9 @@
 //! report.rs   the report at the end
 //! ```
 
+mod action;
 mod address;
+mod conn;
 mod datagram;
 mod ended;
 mod handler;
@@ -36,10 +38,12 @@ use std::{fmt, io, mem, thread};
 use windlass::driver::Driver;
 use windlass::{Address, Builder, Handle, Watcher};
 
+pub use action::Action;
 use address::{Listen, Make, Place};
+pub use conn::{Conn, Context};
 pub use datagram::Datagram;
 pub use ended::{Closed, Detached};
-pub use handler::{Action, Conn, Context, Handler};
+pub use handler::Handler;
 pub use loops::ServerLoop;
 pub use modes::IoMode;
 use prepared::Prepared;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use windlass::{Buf, Watcher};
 
+use super::action::Action;
+use super::conn::{Conn, Context};
 use super::ended::Closed;
-use super::handler::{Action, Conn, Context, Handler};
+use super::handler::Handler;
 use super::{Report, Server, invalid};
 
 use crate::handles::remote::Remote;

@@ -2,7 +2,7 @@
 
 use windlass::Buf;
 
-use super::handler::Conn;
+use super::conn::Conn;
 #[cfg(doc)]
 use super::handler::Handler;
 #[cfg(doc)]
