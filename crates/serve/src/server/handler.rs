@@ -9,6 +9,10 @@ use super::action::Action;
 use super::conn::{Conn, Context};
 use super::datagram::Datagram;
 use super::ended::{Closed, Detached};
+#[cfg(doc)]
+use crate::engine::Engine;
+#[cfg(doc)]
+use crate::handles::remote::Remote;
 use crate::words::cause::Cause;
 use crate::words::event::Origin;
 use crate::words::id::Id;
