@@ -208,6 +208,11 @@ fn a_handshake_has_a_time_of_its_own<T: Harness>() {
     assert_eq!((end.cause, end.phase, end.unsent), (Cause::ReadTimeout, Phase::Connecting, 5));
     assert!(end.tls_error.is_none() && two.opened.is_empty());
     assert_eq!(two.client.budget().used(), 0);
+    assert!(matches!(two.server_end().cause, Cause::Os(_)), "a reset");
+    // Also without output that is lost.
+    let id = two.connect_to([two.plain.clone()]);
+    assert_eq!(two.end(id).cause, Cause::ReadTimeout);
+    assert!(matches!(two.server_end().cause, Cause::Os(_)), "a reset");
 }
 
 fn each_way_a_peer_fails_has_a_cause<T: Harness>() {

@@ -101,7 +101,8 @@ impl<S> Engine<S> {
         // its side has only looked whether the server is there.)
         let place = self.table.place(index);
         let source = place.source;
-        let was_not_seen = place.state.is_none() && cause != Cause::Eof;
+        let is_agreeing = place.stage == Stage::Handshake && !self.is_upgrading(index);
+        let was_not_seen = is_agreeing && cause != Cause::Eof;
         let has_unsent = queued > 0 || self.table.active_of(index).is_some_and(|a| unsent(a));
         self.close_now(watcher, index, source, has_unsent || was_not_seen, cause);
         self.end_connection(watcher, index, cause, queued);
