@@ -24,6 +24,7 @@ every_kernel! {
     a_hello_that_is_dropped_is_refused
     a_hello_without_an_answer_has_an_end
     few_hellos_wait_for_answers
+    a_panic_of_a_resolver_ends_its_connection_only
 }
 
 /// An echo.
@@ -188,4 +189,36 @@ fn few_hellos_wait_for_answers<T: Harness>() {
     b.until("it is over", |b| b.running.is_over());
     b.run_for(Duration::from_millis(1));
     asked.lock().unwrap().clear();
+}
+
+/// It ended the connection whose callback had run before.
+fn a_panic_of_a_resolver_ends_its_connection_only<T: Harness>() {
+    let (asks, tls, client) = settings();
+    let resolver = move |hello: Hello| match hello.offers("panic") {
+        true => std::panic::resume_unwind(Box::new("as the test wants")),
+        false => hello.answer(&tls),
+    };
+    let mut b = serve::<T>(asks.alpn(["panic", "echo"]).resolver(resolver), Limits::new());
+    let mut good = Peer::open(&mut b, &client);
+    let (_, _, other) = tls::settings(Provider::Ring);
+    let other = other.alpn(["panic"]).build().unwrap();
+    for round in 1..=5 {
+        let mut bad = Peer::new(&mut b, &other);
+        b.until("it is accepted", |b| b.running.engine().len() == 2);
+        // Its callback is the last one before the hello is there.
+        good.say(&mut b, b"hello");
+        bad.pump(&mut b);
+        b.until("it has an end", |b| b.client(bad.client).is_over());
+        let report = b.running.report();
+        assert_eq!((report.panics, report.counters.refused), (round as u64, round as u64));
+        assert_eq!(b.running.engine().len(), 1, "the other one lives");
+        good.until(&mut b, "it is echoed", |peer, _| peer.plain.len() == round * 5);
+    }
+    good.say(&mut b, b"hello");
+    good.until(&mut b, "it is echoed", |peer, _| peer.plain.len() == 30);
+    let other = handshakes::<T>(&mut b);
+    assert_eq!((other.begun, other.completed, other.failed), (6, 1, 5), "{other:?}");
+    good.end(&mut b);
+    b.until("nothing is left", |b| b.running.engine().is_empty());
+    assert_eq!(b.running.engine().budget().used(), 0);
 }

@@ -66,9 +66,12 @@ impl<S> Engine<S> {
         // It comes back if the loop is over.
         let answer = move |tls| drop(shared.post(Command::Hello(id, tls)));
         self.entrance.flights.question_begins();
+        // It is the program's code, and can panic: then the next flush ends this connection.
+        self.told.asking = Some(id);
         if let Some(handshake) = self.entrance.transports.get_mut(index) {
             handshake.ask(timer, Box::new(answer));
         }
+        self.told.asking = None;
     }
 
     /// The program has answered a hello: `None` refuses it.

@@ -293,15 +293,19 @@ impl<S> Engine<S> {
         }
     }
 
-    /// Whether the state of an accepted connection is being made.
+    /// Whether the state of an accepted connection is being made, or the program is asked about
+    /// its hello.
     pub(crate) fn is_making(&self) -> bool {
-        self.told.making.is_some()
+        self.told.making.is_some() || self.told.asking.is_some()
     }
 
-    /// The program's code has panicked. If it was to make the state of an accepted connection, the
-    /// connection is not opened.
+    /// The program's code has panicked. If it was to make the state of an accepted connection, or
+    /// to answer its hello, the connection is not opened.
     #[cold]
     pub(crate) fn gave_up_making(&mut self) {
+        if let Some(id) = self.told.asking.take() {
+            self.abort_as(id, Cause::Panicked);
+        }
         if let Some(origin) = self.told.making.take() {
             self.did_not_open(origin, RefusedBecause::Panicked);
         }

@@ -187,6 +187,8 @@ struct ToTell<S> {
     gone: VecDeque<Gone<S>>,
     /// The accepted connection whose state is being made.
     making: Option<Origin>,
+    /// The connection about whose hello the program is asked.
+    asking: Option<Id>,
 }
 
 #[derive(Default)]
@@ -324,6 +326,7 @@ impl<S> Engine<S> {
                 woken: Vec::new(),
                 gone: VecDeque::new(),
                 making: None,
+                asking: None,
             },
             work: ToDo::default(),
             clocks: Clocks::default(),
