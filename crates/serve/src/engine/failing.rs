@@ -60,7 +60,7 @@ impl<S> Engine<S> {
         active.cause.get_or_insert(cause);
         active.unsent += active.drop_output();
         let most = active.unsent + queued;
-        active.failing = Some(Failing { phase, wait, most });
+        active.failing = Some(Failing { phase, wait, most, is_cut: false });
         if let Some(files) = active.files.as_deref_mut() {
             active.unsent += files.drop_queue();
         }
@@ -119,7 +119,11 @@ impl<S> Engine<S> {
         match completion.code() {
             OpCode::Write => {
                 let left = self.left_of_write(index, &mut completion);
-                self.activate(index).unsent += left;
+                let active = self.activate(index);
+                active.unsent += left;
+                if let Some(failing) = &mut active.failing {
+                    failing.is_cut |= completion.result.is_err();
+                }
             }
             OpCode::SendFile => return self.part_sent(watcher, index, &completion),
             OpCode::WaitDrained => {
@@ -142,7 +146,9 @@ impl<S> Engine<S> {
             active.unsent = failing.most;
         }
         let (unsent, cause) = (active.unsent, active.cause.unwrap_or(Cause::Aborted));
-        self.close_now(watcher, index, source, unsent > 0, cause);
+        // A record without text can be missing, too: `close_notify`, or an alert.
+        let is_cut = active.failing.as_ref().is_some_and(|failing| failing.is_cut);
+        self.close_now(watcher, index, source, unsent > 0 || is_cut, cause);
         self.end_connection(watcher, index, cause, 0);
     }
 

@@ -198,6 +198,8 @@ pub(crate) struct Failing {
     pub(crate) wait: Ticket,
     /// How many bytes are not sent if the system has taken none of those in flight.
     pub(crate) most: usize,
+    /// Whether an answer says that the system has not taken all of a write.
+    pub(crate) is_cut: bool,
 }
 
 /// Places, and the parts of them that other threads see.
