@@ -112,6 +112,10 @@ impl<S> Engine<S> {
     fn session_failed(&mut self, index: u32, why: &str) {
         let id = self.table.id(index);
         self.log(LogEvent::TlsFailed { id: Some(id), peer: None, error: why });
+        if self.table.place(index).stage == Stage::Leaving {
+            // A session that has failed is of no use on another loop.
+            self.call_off(id);
+        }
         self.close_as(id, Cause::Tls);
         self.dirty(index);
     }

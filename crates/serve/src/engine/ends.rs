@@ -193,7 +193,7 @@ impl<S> Engine<S> {
     }
 
     /// A detach or a move that waits gives way. (In a shutdown of the server a move does not.)
-    fn call_off(&mut self, id: Id) {
+    pub(crate) fn call_off(&mut self, id: Id) {
         if !self.call_off_move(id.index())
             && !self.is_moving(id)
             && let Some(place) = self.table.get_mut(id)

@@ -485,4 +485,68 @@ mod tests {
         engine.sweep(&mut watcher);
         assert_eq!((engine.memory.throttled.len(), engine.memory.stopped), (1, 1));
     }
+
+    /// It moved, and nobody ended it: its failure was told here.
+    #[cfg(feature = "ring")]
+    #[test]
+    fn a_session_that_fails_calls_the_move_off() {
+        use crate::tls::{Pem, Session, Tls, TlsClient};
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let tls = Tls::pem(Pem::bytes(&certificate), Pem::bytes(&key)).unwrap();
+        let trust = TlsClient::builder().roots(Pem::bytes(&certificate)).build().unwrap();
+        let sim = Sim::new(1);
+        sim.set_buffer(1000);
+        let mut watcher = Watcher::simulated(&sim);
+        let limits = Limits::new().close(Duration::from_secs(1000)).write_stall(None).idle(None);
+        let mut engine = Engine::<()>::new(Config::new().limits(limits));
+        engine.set_thread();
+        let local = ([127, 0, 0, 1], 0);
+        engine.listen(&mut watcher, local, ListenOptions::default()).unwrap();
+        assert!(engine.encrypt_listener(0, tls));
+        let address = watcher.local_address(engine.listeners()[0]).unwrap();
+        let (peer, _) = watcher.connect([address], Default::default()).unwrap();
+        let mut session = Session::client(&trust, "localhost").unwrap();
+        let (mut done, mut id, mut end) = (Completions::new(), None, None);
+        watcher.submit(Op::read(peer)).unwrap();
+        let start = watcher.now();
+        while end.is_none() {
+            assert!(watcher.now() - start < Duration::from_secs(30), "it stays");
+            let mut out = Vec::new();
+            if session.take_output(&mut out) > 0 {
+                watcher.submit(Op::write(peer, out).quiet()).unwrap();
+            }
+            engine.flush(&mut watcher);
+            watcher.wait_timeout(&mut done, Duration::from_secs(5)).unwrap();
+            for c in done.drain(..) {
+                if let Some(mut c) = engine.complete(&mut watcher, c)
+                    && id.is_none()
+                    && let Some(data) = c.take_read()
+                {
+                    session.feed_into(&data, &mut Vec::new()).unwrap();
+                    watcher.submit(Op::read(peer)).unwrap();
+                }
+            }
+            while let Some(event) = engine.next_event(&mut watcher) {
+                match event {
+                    Event::Opened { id: opened, .. } => {
+                        id = Some(opened);
+                        // It is encrypted at once, and waits for the socket.
+                        engine.write(opened, vec![7; 60_000]).unwrap();
+                        let pack: Pack<()> = |state| Box::new(state);
+                        assert!(engine.let_move(opened, pack) && engine.begin_move(opened));
+                        let wrong = [23, 3, 3, 0, 40].repeat(9);
+                        watcher.submit(Op::write(peer, wrong).quiet()).unwrap();
+                    }
+                    Event::Closed { cause, .. } => end = Some(cause),
+                    _ => {}
+                }
+            }
+            if id.is_some() {
+                // It reads on, so that the alert can come.
+                let _ = watcher.submit(Op::read(peer));
+            }
+        }
+        assert_eq!((end, engine.rest()), (Some(Cause::Tls), Rest::Nothing));
+    }
 }
