@@ -38,6 +38,7 @@ stamps! {
     what_breaks_an_open_connection_has_a_name_and_an_alert
     changes_of_keys_without_end_have_an_end
     changes_of_keys_have_one_answer_in_a_turn
+    an_alert_of_the_peer_is_no_end_behind_a_part_of_the_output
 }
 
 const CHANGE: u8 = 20;
@@ -370,4 +371,35 @@ fn changes_of_keys_have_one_answer_in_a_turn<T: Harness>() {
     let said = s.b.client(peer.client).heard.len() - before;
     assert!(said < 5 * ROUNDS, "{said} bytes for {ROUNDS} changes");
     assert!(s.b.running.handler().closed.is_empty());
+}
+
+/// `close_notify` behind a part of the output would say that this is all. TLS 1.2 shows which
+/// record is an alert.
+fn an_alert_of_the_peer_is_no_end_behind_a_part_of_the_output<T: Harness>() {
+    const LEN: usize = 4 << 20;
+    let mut s = Served::<T>::new(&[Version::Tls12], Limits::new().marks(8 << 20, 16 << 20));
+    let mut peer = Peer::open(&mut s.b, &s.tls);
+    s.b.run_for(T::span(1.0));
+    s.b.deafen(peer.client);
+    peer.say(&mut s.b, &vec![7; LEN]);
+    s.b.until("all is echoed", |b| b.running.handler().heard == LEN);
+    let mut out = Vec::new();
+    assert!(peer.session.feed_into(&record(DATA, &[7; 40]), &mut Vec::new()).is_err());
+    assert!(peer.session.take_output(&mut out) > 0, "a fatal alert");
+    s.b.say(peer.client, out);
+    let kept = s.kept;
+    s.b.until("it is told", |_| !kept.0.lock().unwrap().is_empty());
+    s.b.hear(peer.client);
+    s.b.until("it has ended", |b| b.client(peer.client).is_over());
+    let mut heard = &s.b.client(peer.client).heard[peer.fed..];
+    let mut text = 0;
+    while heard.len() >= 5 {
+        let len = usize::from(u16::from_be_bytes([heard[3], heard[4]]));
+        assert_eq!(heard[0], DATA, "behind {text} bytes of {LEN}");
+        text += len;
+        heard = heard.get(5 + len..).unwrap_or_default();
+    }
+    assert!(text < LEN, "some is lost");
+    s.b.until("the server is told", |b| !b.running.handler().closed.is_empty());
+    assert_eq!(s.b.running.handler().closed, [Cause::Tls]);
 }

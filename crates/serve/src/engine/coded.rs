@@ -416,9 +416,14 @@ impl<S> Engine<S> {
             return;
         }
         let (source, token) = (place.source, self.token(index));
+        let has_lost = self.table.active_of(index).is_some_and(|active| active.unsent > 0);
         let Some(session) = self.entrance.transports.session(index) else { return };
         let mut out = Vec::new();
-        session.close();
+        // A session that an alert of the peer has ended has none of its own. What has come must not
+        // seem to be all.
+        if !has_lost || session.failure().is_none() {
+            session.close();
+        }
         session.take_output(&mut out);
         if !out.is_empty() {
             // Refused only if the source has ended.
