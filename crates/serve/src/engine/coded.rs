@@ -32,9 +32,10 @@ impl<S: Default> Engine<S> {
     ) -> Option<Event<S>> {
         // The read may have ended, also with a part of a record, and something may wait for that.
         self.dirty(index);
-        if self.table.place(index).flags & ENDED != 0 {
-            // Behind `close_notify`. If the read has ended, the clock of the half-closed begins.
-            self.dirty(index);
+        let place = self.table.place(index);
+        // Behind `close_notify`. If the read has ended, the clock of the half-closed begins. Or the
+        // connection closes: then nothing in its input, nor its end, keeps it from its output.
+        if place.flags & ENDED != 0 || place.is_over() {
             return None;
         }
         if self.table.place(index).stage == Stage::Handshake {
@@ -42,8 +43,9 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let session = self.entrance.transports.session(index)?;
-        if session.failure().is_some() {
-            return None; // It was told.
+        // The failure was told. Behind `close_notify`, the end is held back.
+        if session.failure().is_some() || session.state() == SessionState::PeerClosed {
+            return None;
         }
         if input.is_empty() {
             if session.end_of_input().is_err() {
@@ -96,6 +98,9 @@ impl<S: Default> Engine<S> {
         let place = self.table.place_mut(index);
         let is_first = place.flags & HELD == 0;
         place.flags |= HELD;
+        // The first one is counted, or is a copy: see `out_of_lease`. Other connections need the
+        // leases of all others, however long the program takes.
+        let data = if is_first || !data.is_lease() { data } else { Buf::from(data.into_vec()) };
         let active = self.activate(index);
         active.held_bytes += data.len();
         active.held.push_back(data);
