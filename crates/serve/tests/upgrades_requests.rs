@@ -21,6 +21,7 @@ use windlass_serve::{Cause, Config, Id, Limits, Refusal};
 
 every_kernel! {
     each_request_in_the_handshake_has_one_meaning
+    plain_output_before_it_stops_no_reads_behind_it
     plain_output_in_flight_counts_when_the_handshake_fails
     a_limit_stands_still_in_the_handshake
     a_deadline_of_the_program_goes_on_in_the_handshake
@@ -294,6 +295,29 @@ fn each_request_in_the_handshake_has_one_meaning<T: Harness>() {
             assert!(u.ask(Request::Close).is_some(), "{what}: its id is stale");
         }
     }
+}
+
+/// The connection is full when it goes over, and not when both ends have agreed. It read no more.
+fn plain_output_before_it_stops_no_reads_behind_it<T: Harness>() {
+    let mut u = Upgrade::new::<T>(Role::Server, Output::Both, limits());
+    u.l.watcher.submit(Op::read(u.peer).multishot().token(9)).unwrap();
+    u.stays = true;
+    until(&mut u.l, "the plain bytes have come", |l| {
+        l.foreign.iter().filter(|c| c.token == 9).map(|c| c.bytes()).sum::<usize>() == OUTPUT
+    });
+    // The engine looks at the output, of which none waits.
+    u.l.engine.write(u.id, " and more").unwrap();
+    run_for(&mut u.l, Duration::from_millis(20));
+    u.pump();
+    while u.text.len() < TEXT.len() + " and more".len() {
+        u.l.turn(Duration::from_secs(20));
+        u.pump();
+    }
+    let mut out = Vec::new();
+    u.session.write_all(b"hello", &mut out).unwrap();
+    u.l.watcher.submit(Op::write(u.peer, out).token(2)).unwrap();
+    until(&mut u.l, "it is heard", |l| l.told.contains(&"data"));
+    assert!(u.l.told.contains(&"drained") && !u.l.engine.is_full(u.id));
 }
 
 /// They were taken for records of the session: of many bytes none counted.

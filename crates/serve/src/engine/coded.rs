@@ -16,7 +16,7 @@ use crate::engine::events::Pending;
 use crate::log::LogEvent;
 use crate::parts::cipher::{Session, SessionState};
 use crate::parts::files::{AHEAD, Current, PIECE};
-use crate::parts::table::{CODED, ENDED, HELD};
+use crate::parts::table::{CODED, ENDED, FULL, HELD};
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
@@ -145,6 +145,11 @@ impl<S> Engine<S> {
                 self.fail(watcher, index, Cause::Rejected);
                 return false;
             }
+        }
+        if self.table.place(index).flags & FULL != 0 {
+            // It may be full of what was written before an upgrade, of which nothing waits.
+            let queued = watcher.queued_bytes(source).unwrap_or(0);
+            self.wait_for_output(watcher, index, queued, queued);
         }
         true
     }
