@@ -9,22 +9,51 @@ mod common;
 #[path = "common/tls.rs"]
 mod tls;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::Harness;
 use common::engine::{Loop, no_times, run_for, until};
 use common::turns::Turns;
 use windlass::driver::{Deadline, Driver, OpCode};
-use windlass::{Done, Op, Source};
-use windlass_serve::tls::{Provider, Session, SessionState};
+use windlass::sim::Sim;
+use windlass::{Builder, Done, Op, Source, Watcher};
+use windlass_serve::tls::{
+    Handshakes, Provider, Session, SessionState, TlsBuilder, TlsClientBuilder,
+};
 use windlass_serve::{Cause, Config, Id, Limits, Refusal};
 
 every_kernel! {
     each_request_in_the_handshake_has_one_meaning
+    each_request_means_the_same_if_workers_answer
+    a_request_in_each_turn_ends_the_connection_once
+    workers_answer_flights_off_the_loop
+    an_end_behind_a_flight_that_waits_is_seen
     plain_output_before_it_stops_no_reads_behind_it
     plain_output_in_flight_counts_when_the_handshake_fails
     a_limit_stands_still_in_the_handshake
     a_deadline_of_the_program_goes_on_in_the_handshake
+}
+
+/// A simulated network whose jobs take their time.
+struct Slow;
+
+impl Harness for Slow {
+    type Driver = windlass::driver::Auto;
+    const NAME: &'static str = "slow";
+    const VIRTUAL: bool = true;
+    fn watcher(builder: Builder) -> Watcher<Self::Driver> {
+        let sim = Sim::new(1);
+        sim.set_job_time(Duration::from_secs(20));
+        sim.set_turn(Duration::from_millis(1));
+        Watcher::simulated_with(&sim, builder.config())
+    }
+}
+
+#[test]
+fn an_end_waits_for_a_slow_worker() {
+    an_end_behind_a_flight_that_waits_is_seen::<Slow>();
 }
 
 /// More than the buffers of the system take.
@@ -101,6 +130,7 @@ struct Upgrade<D: Driver> {
     has_ended: bool,
     /// Whether it does not end its side before the connection does.
     stays: bool,
+    reads: bool,
     /// While this is open, a close of the engine takes nothing away that the kernel has.
     #[cfg(unix)]
     second: Option<std::net::TcpStream>,
@@ -113,17 +143,24 @@ fn limits() -> Limits {
 
 impl<D: Driver> Upgrade<D> {
     fn new<T: Harness<Driver = D>>(role: Role, output: Output, limits: Limits) -> Upgrade<D> {
-        Upgrade::with::<T>(role, output, limits, |_, _| {})
+        let (_, server, client) = tls::settings(Provider::Ring);
+        Upgrade::with::<T>((server, client), role, output, limits, |_, _| {})
+    }
+
+    fn on<T: Harness<Driver = D>>(on: Handshakes, role: Role, output: Output) -> Upgrade<D> {
+        let (_, server, client) = tls::settings(Provider::Ring);
+        let both = (server.handshakes(on), client.handshakes(on));
+        Upgrade::with::<T>(both, role, output, limits(), |_, _| {})
     }
 
     /// The connection is prepared before it goes over.
     fn with<T: Harness<Driver = D>>(
+        (server, client): (TlsBuilder, TlsClientBuilder),
         role: Role,
         output: Output,
         limits: Limits,
         prepare: impl FnOnce(&mut Loop<D>, Id),
     ) -> Upgrade<D> {
-        let (_, server, client) = tls::settings(Provider::Ring);
         let (tls, trust) = (server.build().unwrap(), client.build().unwrap());
         let mut l = Loop::new::<T>(Config::new().limits(limits));
         let (peer, id) = l.pair();
@@ -165,6 +202,7 @@ impl<D: Driver> Upgrade<D> {
             text: Vec::new(),
             has_ended: false,
             stays: false,
+            reads: false,
             #[cfg(unix)]
             second,
         };
@@ -209,7 +247,9 @@ impl<D: Driver> Upgrade<D> {
 
     /// The peer reads, agrees if it can, and ends its side when the connection has.
     fn let_end(&mut self, what: &str) -> (Vec<u8>, (Cause, usize)) {
-        self.l.watcher.submit(Op::read(self.peer).multishot().token(9)).unwrap();
+        if !std::mem::replace(&mut self.reads, true) {
+            self.l.watcher.submit(Op::read(self.peer).multishot().token(9)).unwrap();
+        }
         self.l.engine.flush(&mut self.l.watcher);
         let mut looked = usize::MAX;
         while self.l.ends.is_empty() || !self.got().1 {
@@ -274,10 +314,18 @@ fn meaning(output: Output, request: Request) -> (Option<Refusal>, Cause, bool) {
 }
 
 fn each_request_in_the_handshake_has_one_meaning<T: Harness>() {
+    requests::<T>(Handshakes::Loop);
+}
+
+fn each_request_means_the_same_if_workers_answer<T: Harness>() {
+    requests::<T>(Handshakes::Workers);
+}
+
+fn requests<T: Harness>(on: Handshakes) {
     for role in [Role::Server, Role::Client] {
         for (output, request) in OUTPUTS.into_iter().flat_map(|o| REQUESTS.map(|r| (o, r))) {
             let what = format!("{role:?}, {output:?}, {request:?}");
-            let mut u = Upgrade::new::<T>(role, output, limits());
+            let mut u = Upgrade::on::<T>(on, role, output);
             let (answer, cause, sends_all) = meaning(output, request);
             assert_eq!(u.ask(request), answer, "{what}");
             let (got, end) = u.let_end(&what);
@@ -297,11 +345,73 @@ fn each_request_in_the_handshake_has_one_meaning<T: Harness>() {
     }
 }
 
+/// The request comes in each turn of the handshake: also when a worker has the session.
+fn a_request_in_each_turn_ends_the_connection_once<T: Harness>() {
+    for (role, text) in [Role::Server, Role::Client]
+        .into_iter()
+        .flat_map(|r| [(r, Output::Nothing), (r, Output::Behind)])
+    {
+        for (request, turns) in
+            [Request::HalfClose, Request::Close, Request::Abort, Request::Shutdown]
+                .into_iter()
+                .flat_map(|request| (0..8).map(move |turns| (request, turns)))
+        {
+            let what = format!("{role:?}, {text:?}, {request:?}, {turns}");
+            let mut u = Upgrade::on::<T>(Handshakes::Workers, role, text);
+            (u.stays, u.reads) = (true, true);
+            u.l.watcher.submit(Op::read(u.peer).multishot().token(9)).unwrap();
+            for _ in 0..turns {
+                u.pump();
+                u.l.turn(T::span(0.1));
+            }
+            assert_eq!(u.ask(request), None, "{what}");
+            u.stays = false;
+            let (_, end) = u.let_end(&what);
+            let (_, cause, _) = meaning(text, request);
+            assert_eq!(end.0, cause, "{what}");
+            let sends_all = request != Request::Abort; // it may also tear the tickets of a server
+            assert!(!sends_all || end.1 == 0 && u.text == text.text().as_bytes(), "{what}");
+        }
+    }
+}
+
+fn workers_answer_flights_off_the_loop<T: Harness>() {
+    let here = std::thread::current().id();
+    for role in [Role::Server, Role::Client] {
+        let looks = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counts = Arc::clone(&looks);
+        let clock = move || {
+            let is_here = std::thread::current().id() == here;
+            let count = if is_here { &counts.0 } else { &counts.1 };
+            count.fetch_add(1, Ordering::Relaxed);
+            tls::noon()
+        };
+        let (_, server, client) = tls::settings(Provider::Ring);
+        // Only this end looks at the clock of the test.
+        let (server, client) = match role {
+            Role::Server => (server.clock(clock), client),
+            Role::Client => (server, client.clock(clock)),
+        };
+        let on = Handshakes::Workers;
+        let both = (server.handshakes(on), client.handshakes(on));
+        let mut u = Upgrade::with::<T>(both, role, Output::Behind, limits(), |_, _| {});
+        let before = looks.0.load(Ordering::Relaxed);
+        let (_, end) = u.let_end("it goes over");
+        assert_eq!((end, &*u.text), ((Cause::Eof, 0), TEXT.as_bytes()));
+        assert!(u.l.engine.counters().handshakes.flights > 0);
+        let [at_loop, at_workers] = [&looks.0, &looks.1].map(|count| count.load(Ordering::Relaxed));
+        // Tickets come behind the handshake, and a client looks when.
+        let is_off = at_workers > 0 && (at_loop == before || role == Role::Client);
+        // A simulation has no other threads.
+        assert!(is_off || T::VIRTUAL && at_loop > before, "{role:?}: {at_loop}, {at_workers}");
+    }
+}
+
 /// The connection is full when it goes over, and not when both ends have agreed. It read no more.
 fn plain_output_before_it_stops_no_reads_behind_it<T: Harness>() {
     let mut u = Upgrade::new::<T>(Role::Server, Output::Both, limits());
     u.l.watcher.submit(Op::read(u.peer).multishot().token(9)).unwrap();
-    u.stays = true;
+    (u.reads, u.stays) = (true, true);
     until(&mut u.l, "the plain bytes have come", |l| {
         l.foreign.iter().filter(|c| c.token == 9).map(|c| c.bytes()).sum::<usize>() == OUTPUT
     });
@@ -318,6 +428,25 @@ fn plain_output_before_it_stops_no_reads_behind_it<T: Harness>() {
     u.l.watcher.submit(Op::write(u.peer, out).token(2)).unwrap();
     until(&mut u.l, "it is heard", |l| l.told.contains(&"data"));
     assert!(u.l.told.contains(&"drained") && !u.l.engine.is_full(u.id));
+}
+
+/// Meanwhile nothing is read: each read would end at once.
+fn an_end_behind_a_flight_that_waits_is_seen<T: Harness>() {
+    for on in [Handshakes::Loop, Handshakes::Workers] {
+        let mut u = Upgrade::on::<T>(on, Role::Server, Output::Nothing);
+        let mut hello = Vec::new();
+        u.session.take_output(&mut hello);
+        u.l.watcher.submit(Op::write(u.peer, hello).token(2)).unwrap();
+        u.l.watcher.submit(Op::shutdown(u.peer).token(2)).unwrap();
+        let mut turns = 0;
+        until(&mut u.l, "it has ended", |l| {
+            turns += 1;
+            !l.ends.is_empty()
+        });
+        assert!(turns < 50, "{turns} turns");
+        assert_eq!((u.l.ends[0].0, u.l.ends[0].1), (Cause::Tls, 0));
+        assert_eq!(u.l.engine.counters().handshakes.failed, 1);
+    }
 }
 
 /// They were taken for records of the session: of many bytes none counted.
@@ -345,7 +474,9 @@ fn plain_output_in_flight_counts_when_the_handshake_fails<T: Harness>() {
 fn a_limit_stands_still_in_the_handshake<T: Harness>() {
     for role in [Role::Server, Role::Client] {
         let limit = |l: &mut Loop<T::Driver>, id| assert!(l.engine.limit(id, T::span(20.0), 0));
-        let mut u = Upgrade::with::<T>(role, Output::Nothing, limits(), limit);
+        let (_, server, client) = tls::settings(Provider::Ring);
+        let both = (server, client);
+        let mut u = Upgrade::with::<T>(both, role, Output::Nothing, limits(), limit);
         assert!(!u.l.engine.limit(u.id, T::span(20.0), 0), "it has one, and takes no other");
         run_for(&mut u.l, T::span(60.0));
         assert!(u.l.ends.is_empty() && u.l.engine.is_limited(u.id));

@@ -291,10 +291,10 @@ impl<S> Engine<S> {
     pub(crate) fn left_of_write(&mut self, index: u32, completion: &mut Completion) -> usize {
         let (taken, ticket) = (completion.bytes(), completion.ticket());
         let data = completion.take_buf();
-        // What was written before an upgrade is plain.
+        // What was written before an upgrade is plain, and a handshake has no text.
         let upgrade = self.entrance.transports.upgrade(index);
-        if upgrade.is_some_and(|upgrade| upgrade.is_plain(ticket)) {
-            return data.len() - taken;
+        if let Some(upgrade) = upgrade.filter(|upgrade| !upgrade.is_done) {
+            return if upgrade.said.contains(&ticket) { 0 } else { data.len() - taken };
         }
         self.unsent_of(index, &data, taken)
     }

@@ -109,7 +109,9 @@ impl<S> Engine<S> {
     /// Answers the flights whose turn it is. This is the last part of a flush.
     pub(crate) fn answer_flights<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         while let Some(id) = self.entrance.flights.pop_for_workers() {
-            if let Some(flight) = self.take_flight(watcher, id) {
+            if self.table.lives(id) && self.is_upgrading(id.index()) {
+                self.give_upgrade_to_worker(watcher, id.index());
+            } else if let Some(flight) = self.take_flight(watcher, id) {
                 self.give_to_worker(watcher, id.index(), flight);
             }
         }
@@ -202,7 +204,11 @@ impl<S> Engine<S> {
         let handshake = self.entrance.transports.get_mut(index);
         // Its connection may have ended meanwhile, and another one may have its place.
         if handshake.and_then(|one| one.job()) == Some(completion.ticket()) {
-            self.worked(watcher, index, completion.result);
+            return self.worked(watcher, index, completion.result);
+        }
+        let at_work = self.entrance.transports.upgrade(index).and_then(|upgrade| upgrade.at_work);
+        if at_work.is_some_and(|(job, _)| job == completion.ticket()) {
+            self.upgrade_worked(watcher, index, completion.result);
         }
     }
 
@@ -221,18 +227,32 @@ impl<S> Engine<S> {
                     self.take_answer(watcher, index, answer);
                 }
             }
-            Err(error) if error.kind() == ErrorKind::Deadline => {
-                self.fail(watcher, index, Cause::ReadTimeout);
-            }
-            Err(error) if error.kind() == ErrorKind::Panicked => {
-                self.fail(watcher, index, Cause::Panicked);
-            }
-            _ => self.fail(watcher, index, Cause::Rejected),
+            Err(error) => self.work_failed(watcher, index, &error),
+            Ok(_) => self.fail(watcher, index, Cause::Rejected),
         }
+    }
+
+    /// A worker has not answered a flight.
+    pub(crate) fn work_failed<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        error: &Error,
+    ) {
+        let cause = match error.kind() {
+            ErrorKind::Deadline => Cause::ReadTimeout,
+            ErrorKind::Panicked => Cause::Panicked,
+            _ => Cause::Rejected,
+        };
+        self.fail(watcher, index, cause);
     }
 
     /// A connection ends before its handshake: neither a worker nor the program need answer it.
     pub(crate) fn forget_flight(&mut self, index: u32) {
+        let at_work = self.entrance.transports.upgrade(index).and_then(|one| one.at_work.take());
+        if let Some((job, _)) = at_work {
+            self.request(Request::Cancel(job));
+        }
         let Some(handshake) = self.entrance.transports.get_mut(index) else { return };
         let job = handshake.job();
         if handshake.is_asked() {

@@ -308,8 +308,8 @@ impl<S: Default> Engine<S> {
             return None;
         }
         let Some(handshake) = self.entrance.transports.remove(index) else {
-            let is_input = !rest.is_empty() && self.table.lives(id);
-            return if is_input { self.decode(watcher, index, rest) } else { None };
+            // An empty buffer is the end of the input, which has waited behind a flight.
+            return if self.table.lives(id) { self.decode(watcher, index, rest) } else { None };
         };
         let origin = handshake.origin;
         if let Some(session) = handshake.into_session() {

@@ -500,6 +500,9 @@ impl<S> Engine<S> {
             return true;
         }
         let place = self.table.place(index);
+        if place.stage == Stage::Handshake && self.entrance.transports.has_end(index) {
+            return true;
+        }
         let read = Op::read(place.source).multishot().token(self.token(index));
         let is_submitted = watcher.submit(read).is_ok();
         if is_submitted {

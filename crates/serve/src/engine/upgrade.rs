@@ -15,15 +15,15 @@
 //! its end. So its clock is a timer, and no idle time runs beside it.
 
 use windlass::driver::Driver;
-use windlass::{Buf, Op, Ticket, Watcher};
+use windlass::{Buf, Done, Error, Op, Ticket, Watcher};
 
-use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::engine::requests::Request;
+use crate::engine::{Engine, WORK};
 use crate::log::LogEvent;
-use crate::parts::cipher::SessionState;
+use crate::parts::cipher::{Failure, SessionState};
 use crate::parts::table::{ABORT, CODED, CONNECTING, SHUT};
-use crate::parts::transport::held_by;
+use crate::parts::transport::{UpgradeAnswer, UpgradeFlight, held_by};
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -63,10 +63,11 @@ impl<S> Engine<S> {
     ///   longer, the connection ends with [`Cause::ReadTimeout`]. The peer may send 16 KiB
     ///   meanwhile, or what the settings say. No idle time runs, and a [`limit`](Engine::limit)
     ///   stands still and goes on behind the handshake. None can be set meanwhile. Deadlines go on.
-    /// - The loop answers the handshake in its turn:
-    ///   [`Limits::handshakes_per_turn`](crate::Limits::handshakes_per_turn). It does so whatever
-    ///   the settings say of [workers](crate::tls::Handshakes), and asks no
-    ///   [resolver](crate::tls::TlsBuilder::resolver).
+    /// - Its flights wait for their [turn](crate::Limits::handshakes_per_turn), or for
+    ///   [workers](crate::tls::Handshakes), as those of other handshakes do.
+    ///   [`Limits::handshakes_waiting`](crate::Limits::handshakes_waiting) counts them, and refuses
+    ///   none: the connection is open already. No [resolver](crate::tls::TlsBuilder::resolver) is
+    ///   asked.
     /// - If it fails, the peer gets an alert and then an end, and the connection ends with
     ///   [`Cause::Tls`]. The event has the reason as `tls_error`. What waits for the session is
     ///   lost, and `unsent` counts it.
@@ -130,9 +131,9 @@ impl<S> Engine<S> {
 
     fn begin_upgrade(&mut self, id: Id, role: &Role, rest: Buf) {
         let index = id.index();
-        let session = match role {
-            Role::Server(tls) => Session::server(tls),
-            Role::Client(server) => Session::to(server),
+        let (session, on_workers) = match role {
+            Role::Server(tls) => (Session::server(tls), tls.on_workers()),
+            Role::Client(server) => (Session::to(server), server.on_workers()),
         };
         let session = match session {
             Ok(session) => session,
@@ -152,7 +153,7 @@ impl<S> Engine<S> {
         place.flags = place.flags & !HELD | CODED;
         place.advance(Step::Upgrades);
         self.entrance.transports.keep_session(index, Box::new(session));
-        self.entrance.transports.begin_upgrade(index);
+        self.entrance.transports.begin_upgrade(index, on_workers);
         self.counters.handshakes.begun += 1;
         self.note_reads(index);
         self.charge_upgrade(index);
@@ -235,7 +236,8 @@ impl<S> Engine<S> {
         let session = self.entrance.transports.session(index);
         let has_failed = session.is_none_or(|s| s.state() != SessionState::Handshaking);
         let Some(upgrade) = self.entrance.transports.upgrade(index) else { return false };
-        if !waits || has_failed {
+        // The session that a worker has says the end.
+        if upgrade.at_work.is_none() && (!waits || has_failed) {
             self.request(Request::Upgrade(id)); // The clock of the end follows.
             return false;
         }
@@ -332,6 +334,12 @@ impl<S> Engine<S> {
     /// flight waits for its turn, as those of other handshakes do, and what comes behind it, too.
     #[cold]
     pub(crate) fn upgrade_input(&mut self, index: u32, input: Buf) {
+        if let Some(upgrade) = self.entrance.transports.upgrade(index)
+            && upgrade.at_work.is_some()
+        {
+            upgrade.waits.push_back(Buf::from(input.into_vec()));
+            return self.charge_upgrade(index);
+        }
         let Some(session) = self.entrance.transports.session(index) else { return };
         if session.failure().is_some() {
             return; // It was told.
@@ -345,8 +353,8 @@ impl<S> Engine<S> {
         // However long it waits: other connections need the lease.
         upgrade.waits.push_back(Buf::from(input.into_vec()));
         if !waits {
-            // The loop answers it, whoever answers those of accepted connections.
-            self.entrance.flights.push(self.table.id(index), false);
+            let on_workers = upgrade.on_workers;
+            self.entrance.flights.push(self.table.id(index), on_workers);
             self.work.requests = true;
         }
         self.charge_upgrade(index);
@@ -355,13 +363,86 @@ impl<S> Engine<S> {
     /// Answers the flight that waits.
     pub(crate) fn answer_upgrade(&mut self, index: u32) {
         let Some(upgrade) = self.entrance.transports.upgrade(index) else { return };
-        let mut waits = std::mem::take(&mut upgrade.waits);
-        let Some(flight) = waits.pop_front() else { return };
+        let Some(flight) = upgrade.waits.pop_front() else { return };
         self.counters.handshakes.flights += 1;
         self.feed_upgrade(index, flight);
-        // Behind the event of an agreement, if there is one.
-        let id = self.table.id(index);
+        self.take_what_waited(index);
+    }
+
+    /// A flight is answered: what has come behind it follows, and comes behind the event of an
+    /// agreement, if there is one.
+    fn take_what_waited(&mut self, index: u32) {
+        let Some(upgrade) = self.entrance.transports.upgrade(index) else { return };
+        let (waits, id) = (std::mem::take(&mut upgrade.waits), self.table.id(index));
         self.told.pending.extend(waits.into_iter().map(|data| Pending::Agreed(id, data)));
+    }
+
+    /// Lets a worker answer the flight that waits.
+    pub(crate) fn give_upgrade_to_worker<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+    ) {
+        let token = self.token(WORK | index);
+        let Some(upgrade) = self.entrance.transports.upgrade(index) else { return };
+        let until = upgrade.until;
+        let Some(input) = upgrade.waits.pop_front() else { return };
+        let Some(session) = self.entrance.transports.take_session(index) else { return };
+        let bytes = held_by(&session) + input.len();
+        let flight = UpgradeFlight { session, input };
+        let mut job = Op::run(move || flight.answer()).token(token);
+        if let Some(until) = until {
+            job = job.deadline(until);
+        }
+        match watcher.submit(job) {
+            Ok(ticket) => {
+                if let Some(upgrade) = self.entrance.transports.upgrade(index) {
+                    upgrade.at_work = Some((ticket, bytes));
+                }
+                self.entrance.flights.work_begins();
+            }
+            // The watcher has no room, or no threads: the loop answers.
+            Err(refused) => {
+                let result = refused.value.into_parts().job.map(|job| job.run(None));
+                self.upgrade_worked(watcher, index, result.unwrap_or(Ok(Done::Nop)));
+            }
+        }
+    }
+
+    /// A worker is done with a flight.
+    pub(crate) fn upgrade_worked<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        index: u32,
+        result: Result<Done, Error>,
+    ) {
+        if let Some(upgrade) = self.entrance.transports.upgrade(index) {
+            upgrade.at_work = None;
+        }
+        if !self.is_upgrading(index) {
+            return; // It has failed meanwhile.
+        }
+        let value = match result {
+            Ok(Done::Returned(value)) => value,
+            Ok(_) => return self.fail(watcher, index, Cause::Rejected),
+            Err(error) => return self.work_failed(watcher, index, &error),
+        };
+        let Ok(UpgradeAnswer { flight, fed }) = value.downcast::<UpgradeAnswer>() else {
+            return self.fail(watcher, index, Cause::Rejected);
+        };
+        self.counters.handshakes.flights += 1;
+        self.entrance.transports.keep_session(index, flight.session);
+        self.take_fed(index, flight.input, fed);
+        self.take_what_waited(index);
+        // A close has waited for the session. Without output it gives the upgrade up.
+        let upgrade = self.entrance.transports.upgrade(index);
+        if let Some(cause) = upgrade.and_then(|upgrade| upgrade.closes)
+            && self.is_upgrading(index)
+            && self.corked(index) == 0
+        {
+            self.close_as(self.table.id(index), cause);
+        }
+        self.send_answer(watcher, index);
     }
 
     /// Sends what the session says to a flight. The flush has looked at all connections, and the
@@ -379,6 +460,12 @@ impl<S> Engine<S> {
             true => session.end_of_input().map(|()| 0),
             false => session.feed_handshake(&input),
         };
+        self.take_fed(index, input, fed);
+    }
+
+    /// The session has taken input.
+    fn take_fed(&mut self, index: u32, input: Buf, fed: Result<usize, Failure>) {
+        let Some(session) = self.entrance.transports.session(index) else { return };
         let (agrees, says) = (session.state() != SessionState::Handshaking, session.has_output());
         if says {
             self.dirty(index);
@@ -394,8 +481,11 @@ impl<S> Engine<S> {
     fn charge_upgrade(&mut self, index: u32) {
         let session = self.entrance.transports.session(index);
         let held = session.map_or(0, |session| held_by(session));
-        let waits = self.entrance.transports.upgrade(index);
-        let waits: usize = waits.map_or(0, |upgrade| upgrade.waits.iter().map(Buf::len).sum());
+        let upgrade = self.entrance.transports.upgrade(index);
+        let waits = upgrade.map_or(0, |upgrade| {
+            let at_work = upgrade.at_work.map_or(0, |(_, bytes)| bytes);
+            at_work + upgrade.waits.iter().map(Buf::len).sum::<usize>()
+        });
         self.activate(index).held_bytes = held + waits;
         self.recharge(index);
     }

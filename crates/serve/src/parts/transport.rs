@@ -458,20 +458,40 @@ pub(crate) struct Upgrade {
     pub(crate) idle: Option<Duration>,
     /// Why it closes when its output has left, if it does.
     pub(crate) closes: Option<Cause>,
-    /// A flight that waits for its turn, and what has come behind it.
+    /// A flight that waits for its turn, and what has come behind it. While a worker has the
+    /// session, all that comes waits.
     pub(crate) waits: VecDeque<Buf>,
+    /// Whether the worker threads answer flights.
+    pub(crate) on_workers: bool,
+    /// The job that has the session, and how many bytes it holds.
+    pub(crate) at_work: Option<(Ticket, usize)>,
     /// The writes of the session. Each other one is plain.
     pub(crate) said: Vec<Ticket>,
     pub(crate) is_done: bool,
     has_begun: bool,
 }
 
-impl Upgrade {
-    /// Whether a write has text that was written before.
-    pub(crate) fn is_plain(&self, write: Ticket) -> bool {
-        !self.is_done && !self.said.contains(&write)
-    }
+/// A flight of an upgrade that a worker answers.
+pub(crate) struct UpgradeFlight {
+    pub(crate) session: Box<Session>,
+    pub(crate) input: Buf,
+}
 
+/// What a session makes of input: how much of it was the handshake's.
+pub(crate) struct UpgradeAnswer {
+    pub(crate) flight: UpgradeFlight,
+    pub(crate) fed: Result<usize, Failure>,
+}
+
+impl UpgradeFlight {
+    /// The costly part of the handshake.
+    pub(crate) fn answer(mut self) -> UpgradeAnswer {
+        let fed = self.session.feed_handshake(&self.input);
+        UpgradeAnswer { flight: self, fed }
+    }
+}
+
+impl Upgrade {
     /// Whether the watcher has not seen it yet.
     pub(crate) fn is_first_look(&mut self) -> bool {
         !std::mem::replace(&mut self.has_begun, true)
@@ -556,12 +576,18 @@ impl Transports {
 
     /// Notes that the handshake of an open connection begins.
     #[cfg(feature = "tls")]
-    pub(crate) fn begin_upgrade(&mut self, index: u32) {
-        self.upgrades.insert(index, Upgrade::default());
+    pub(crate) fn begin_upgrade(&mut self, index: u32, on_workers: bool) {
+        self.upgrades.insert(index, Upgrade { on_workers, ..Upgrade::default() });
     }
 
     pub(crate) fn upgrade(&mut self, index: u32) -> Option<&mut Upgrade> {
         self.upgrades.get_mut(&index)
+    }
+
+    /// Whether the end of the input waits behind a flight of an upgrade.
+    pub(crate) fn has_end(&self, index: u32) -> bool {
+        let last = self.upgrades.get(&index).and_then(|upgrade| upgrade.waits.back());
+        last.is_some_and(Buf::is_empty)
     }
 
     /// The upgrade of a connection is over, or the connection ends.

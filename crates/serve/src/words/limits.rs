@@ -56,7 +56,8 @@ pub struct Limits {
     /// How many TLS handshakes of a loop may wait for the answer to a flight: for their turn, for a
     /// worker, or for the program's `TlsBuilder::resolver`. While so many wait, a further accepted
     /// connection is closed when its hello has come, without an answer. Handshakes that have begun
-    /// go on. Default 1024.
+    /// go on, and those of an `Engine::upgrade` count and are not refused. Default
+    /// 1024.
     pub handshakes_waiting: usize,
     /// A connection with more bytes of waiting output than this stops reading. Default 256 KiB.
     pub high: usize,
