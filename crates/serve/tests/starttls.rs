@@ -11,14 +11,16 @@ mod starttls;
 #[path = "common/tls.rs"]
 mod tls;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use common::{Harness, PATIENCE, bench};
 use starttls::{Mail, Talk};
 use windlass::Completions;
 use windlass::net::{ConnectOptions, ListenOptions};
-use windlass_serve::tls::{Destination, Provider, Tls};
+use windlass_serve::modes::IoMode;
+use windlass_serve::tls::{Destination, Provider, Session, SessionState, Tls, TlsClient};
 use windlass_serve::{Config, Engine, Event, Server};
 
 every_kernel! {
@@ -137,6 +139,68 @@ fn a_plain_client_is_told_to_go_over<T: Harness>() {
     let heard = String::from_utf8_lossy(heard);
     assert!(heard.contains("220 go ahead\r\n\u{15}"), "an alert: {heard:?}");
     assert_eq!(heard.matches("250 ").count(), 1, "{heard:?}");
+}
+
+/// A client with blocking calls: it goes over and sends a mail. Returns what it has heard behind
+/// the upgrade.
+#[cfg(unix)]
+fn send_mail(address: std::net::SocketAddr, to: &TlsClient) -> String {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    socket.write_all(b"EHLO x\r\nSTARTTLS\r\n").expect("it reads");
+    let (mut heard, mut byte) = (Vec::new(), [0]);
+    while !heard.ends_with(b"220 go ahead\r\n") {
+        socket.read_exact(&mut byte).expect("more comes");
+        heard.extend_from_slice(&byte);
+    }
+    let mut session = Session::client(to, "localhost").expect("a session");
+    let (mut plain, mut out, mut has_said) = (Vec::new(), Vec::new(), false);
+    let mut piece = [0; 4096];
+    while session.state() != SessionState::PeerClosed {
+        session.take_output(&mut out);
+        if session.is_open() && !std::mem::replace(&mut has_said, true) {
+            let mail = b"EHLO x\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\nhello\r\n.\r\nQUIT\r\n";
+            session.write_all(mail, &mut out).expect("it is open");
+        }
+        socket.write_all(&out).expect("it reads");
+        out.clear();
+        if session.state() != SessionState::PeerClosed {
+            let count = socket.read(&mut piece).expect("more comes");
+            assert_ne!(count, 0, "it says its end first");
+            session.feed_into(&piece[..count], &mut plain).expect("TLS");
+        }
+    }
+    String::from_utf8(plain).expect("text")
+}
+
+/// On loops, on threads with blocking reads, and on both.
+#[cfg(unix)]
+#[test]
+fn each_mode_goes_over() {
+    for mode in [IoMode::NonBlocking, IoMode::Blocking { threads: 8 }, IoMode::Mixed { threads: 2 }]
+    {
+        let (_, server, client) = tls::settings(Provider::Ring);
+        let (tls, to) = (server.build().unwrap(), client.build().unwrap());
+        let server = Server::new(move |_| Mail::new(tls.clone(), None)).io_mode(mode);
+        let server = server.listen(ANY).unwrap();
+        let running = server.start().unwrap();
+        let address = running.addresses()[0].ip().unwrap();
+        // More than the threads of the mixed mode.
+        let clients: Vec<_> = (0..5)
+            .map(|_| {
+                let to = to.clone();
+                std::thread::spawn(move || send_mail(address, &to))
+            })
+            .collect();
+        for client in clients {
+            let heard = client.join().expect("it has ended");
+            let codes: Vec<_> = heard.lines().map(|line| &line[..3]).collect();
+            assert_eq!(codes, ["250", "250", "250", "354", "250", "221"], "{mode:?}");
+        }
+        running.shutdown();
+        let counted = running.wait().unwrap().counters.handshakes;
+        assert_eq!((counted.begun, counted.completed), (5, 5), "{mode:?}");
+    }
 }
 
 /// The program of the example, and the client of OpenSSL.

@@ -30,6 +30,9 @@ every_kernel! {
     a_request_in_each_turn_ends_the_connection_once
     workers_answer_flights_off_the_loop
     an_end_behind_a_flight_that_waits_is_seen
+    input_of_several_pieces_that_is_held_back_goes_along
+    a_job_that_ends_in_the_handshake_answers_behind_it
+    a_connection_of_udp_is_refused
     plain_output_before_it_stops_no_reads_behind_it
     plain_output_in_flight_counts_when_the_handshake_fails
     a_limit_stands_still_in_the_handshake
@@ -54,6 +57,14 @@ impl Harness for Slow {
 #[test]
 fn an_end_waits_for_a_slow_worker() {
     an_end_behind_a_flight_that_waits_is_seen::<Slow>();
+}
+
+#[cfg(unix)]
+mod of_files {
+    use super::a_file_before_the_upgrade_leaves_plain;
+    crate::systems_drivers! {
+        a_file_before_the_upgrade_leaves_plain
+    }
 }
 
 /// More than the buffers of the system take.
@@ -428,6 +439,78 @@ fn plain_output_before_it_stops_no_reads_behind_it<T: Harness>() {
     u.l.watcher.submit(Op::write(u.peer, out).token(2)).unwrap();
     until(&mut u.l, "it is heard", |l| l.told.contains(&"data"));
     assert!(u.l.told.contains(&"drained") && !u.l.engine.is_full(u.id));
+}
+
+/// The hello has come in pieces before the call, and the program has not got them.
+fn input_of_several_pieces_that_is_held_back_goes_along<T: Harness>() {
+    let (_, server, client) = tls::settings(Provider::Ring);
+    let (tls, trust) = (server.build().unwrap(), client.build().unwrap());
+    let mut l = Loop::new::<T>(Config::new().limits(limits()));
+    let (peer, id) = l.pair();
+    l.engine.pause(id);
+    l.engine.flush(&mut l.watcher);
+    let mut session = Session::client(&trust, "localhost").unwrap();
+    let mut hello = Vec::new();
+    session.take_output(&mut hello);
+    for piece in hello.chunks(hello.len().div_ceil(5)) {
+        l.watcher.submit(Op::write(peer, piece.to_vec()).token(2)).unwrap();
+        run_for(&mut l, Duration::from_millis(20));
+    }
+    l.engine.upgrade(id, &tls, "").unwrap();
+    l.engine.resume(id);
+    l.watcher.submit(Op::read(peer).multishot().token(9)).unwrap();
+    until(&mut l, "it is answered", |l| {
+        let reads = l.foreign.iter().filter(|c| c.token == 9);
+        reads.map(|c| c.bytes()).sum::<usize>() > 100
+    });
+    assert!(l.ends.is_empty() && !l.told.contains(&"data"));
+    assert_eq!(l.engine.counters().handshakes.flights, 1);
+}
+
+fn a_job_that_ends_in_the_handshake_answers_behind_it<T: Harness>() {
+    let (_, server, client) = tls::settings(Provider::Ring);
+    let job = |l: &mut Loop<T::Driver>, id| assert!(l.engine.execute(id, || 7_u8).is_ok());
+    let both = (server, client);
+    let mut u = Upgrade::with::<T>(both, Role::Server, Output::Nothing, limits(), job);
+    until(&mut u.l, "the job has ended", |l| l.told.contains(&"other"));
+    u.l.told.clear();
+    u.l.engine.write(u.id, TEXT).unwrap();
+    u.output = Output::Behind;
+    let (_, end) = u.let_end("a job");
+    assert_eq!((end, &*u.text), ((Cause::Eof, 0), TEXT.as_bytes()));
+}
+
+fn a_connection_of_udp_is_refused<T: Harness>() {
+    let (_, server, _) = tls::settings(Provider::Ring);
+    let mut l = Loop::new::<T>(Config::new().limits(limits()));
+    let id = l.engine.connect_datagram(([127, 0, 0, 1], 9), ()).unwrap();
+    until(&mut l, "it is open", |l| l.opened.contains(&id));
+    let refused = l.engine.upgrade(id, server.build().unwrap(), "rest").unwrap_err();
+    assert_eq!((refused.reason, &*refused.value), (Refusal::Unsupported, &b"rest"[..]));
+    assert_eq!(l.engine.counters().handshakes.begun, 0);
+}
+
+#[cfg(unix)]
+fn a_file_before_the_upgrade_leaves_plain<T: Harness>() {
+    let own = std::env::current_exe().unwrap();
+    let bytes = std::fs::read(&own).unwrap();
+    for len in [1000, OUTPUT] {
+        let (_, server, client) = tls::settings(Provider::Ring);
+        let file = std::fs::File::open(&own).unwrap();
+        let send = |l: &mut Loop<T::Driver>, id| {
+            l.engine.write(id, "before").unwrap();
+            l.engine.send_file(id, file, ..len as u64).unwrap();
+        };
+        let both = (server, client);
+        let mut u = Upgrade::with::<T>(both, Role::Server, Output::Behind, limits(), send);
+        u.fed = "before".len() + len;
+        let refused = u.l.engine.send_file(u.id, std::fs::File::open(&own).unwrap(), ..);
+        assert_eq!(refused.unwrap_err().reason, Refusal::Tls);
+        let (got, end) = u.let_end("a file");
+        assert!(got[..6] == *b"before" && got[6..][..len] == bytes[..len]);
+        assert_eq!((end, &*u.text), ((Cause::Eof, 0), TEXT.as_bytes()));
+        assert!(u.l.told.contains(&"file sent"));
+    }
 }
 
 /// Meanwhile nothing is read: each read would end at once.
