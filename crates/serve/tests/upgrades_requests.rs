@@ -17,6 +17,7 @@ use common::Harness;
 use common::engine::{Loop, no_times, run_for, until};
 use common::turns::Turns;
 use windlass::driver::{Deadline, Driver, OpCode};
+use windlass::net::ConnectOptions;
 use windlass::sim::Sim;
 use windlass::{Builder, Done, Op, Source, Watcher};
 use windlass_serve::tls::{
@@ -33,6 +34,7 @@ every_kernel! {
     input_of_several_pieces_that_is_held_back_goes_along
     a_job_that_ends_in_the_handshake_answers_behind_it
     a_connection_of_udp_is_refused
+    memory_bounds_what_other_threads_write_before_the_session
     plain_output_before_it_stops_no_reads_behind_it
     plain_output_in_flight_counts_when_the_handshake_fails
     a_limit_stands_still_in_the_handshake
@@ -478,6 +480,38 @@ fn a_job_that_ends_in_the_handshake_answers_behind_it<T: Harness>() {
     u.output = Output::Behind;
     let (_, end) = u.let_end("a job");
     assert_eq!((end, &*u.text), ((Cause::Eof, 0), TEXT.as_bytes()));
+}
+
+/// The cap of the connection does not, as before a connect: the loop has what they wrote.
+fn memory_bounds_what_other_threads_write_before_the_session<T: Harness>() {
+    let (_, server, _) = tls::settings(Provider::Ring);
+    let tls = server.build().unwrap();
+    for upgrades in [false, true] {
+        let limits = limits().cap(100_000).memory(1 << 20);
+        let mut l = Loop::new::<T>(Config::new().limits(limits));
+        let id = if upgrades {
+            let (_, id) = l.pair();
+            l.engine.upgrade(id, &tls, "").unwrap();
+            id
+        } else {
+            let options = ConnectOptions::default();
+            l.engine.connect([l.address.clone()], options, ()).unwrap()
+        };
+        let remote = l.engine.remote(&mut l.watcher);
+        let mut taken = 0;
+        let reason = loop {
+            match remote.write(id, vec![0; 60_000]) {
+                Ok(()) => taken += 60_000,
+                Err(refused) => break refused.reason,
+            }
+            // The loop takes it. Nothing completes: a connect has no turn to succeed in.
+            l.engine.flush(&mut l.watcher);
+        };
+        // Refused, or shed: the engine ends the connection that holds most.
+        assert!(matches!(reason, Refusal::Memory | Refusal::Stale), "{upgrades}: {reason:?}");
+        assert!(taken > 200_000 && taken <= 1 << 20, "{upgrades}: {taken}");
+        assert!(l.engine.budget().used() <= 1 << 20);
+    }
 }
 
 fn a_connection_of_udp_is_refused<T: Harness>() {
