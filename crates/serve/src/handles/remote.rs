@@ -134,8 +134,9 @@ impl Remote {
     /// These bytes wait: what other threads have written and the loop has not taken yet, and what
     /// the kernel had not taken when the loop last looked. For a session 128 bytes more count for
     /// each datagram. Files do not count, nor does what the loop itself has written since its last
-    /// flush, or what waits for the connection to open or for the handshake of an `Engine::upgrade`:
-    /// only [`Limits::memory`](crate::Limits::memory) bounds that for other threads.
+    /// flush. Nor does what waits for the connection to open, or for the handshake of an
+    /// `Engine::upgrade`: only [`Limits::memory`](crate::Limits::memory) bounds that for other
+    /// threads.
     ///
     /// The number may be too high, because the kernel may have taken bytes since the loop last
     /// looked. The loop looks when it sends, when the last byte is sent, and every sixteenth of the
