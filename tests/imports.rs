@@ -74,6 +74,7 @@ const SERVE: Floors = Floors {
             "parts",
             &[
                 "parts::trim",
+                "parts::text",
                 "parts::idle",
                 "parts::flights",
                 "parts::proxy",

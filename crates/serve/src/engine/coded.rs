@@ -17,6 +17,7 @@ use crate::log::LogEvent;
 use crate::parts::cipher::{Session, SessionState};
 use crate::parts::files::{AHEAD, Current, PIECE};
 use crate::parts::table::{CODED, ENDED, FULL, HELD};
+use crate::parts::text::Text;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::event::Event;
@@ -378,7 +379,7 @@ impl<S> Engine<S> {
             }
             return None;
         }
-        let sealed = seal(watcher, session, &text.as_slice()[..count]);
+        let sealed = seal(watcher, session, Text::from(&text.as_slice()[..count]));
         (current.at, current.text) = (current.at + count as u64, text);
         files.rest = files.rest.saturating_sub(count as u64);
         self.dirty(index);
@@ -447,16 +448,16 @@ impl<S> Engine<S> {
 /// Text on its way into records.
 struct Sealer<'a> {
     session: &'a mut Session,
-    text: &'a [u8],
+    text: Text<'a>,
     failed: Option<String>,
 }
 
 impl Sealer<'_> {
     /// Encrypts as much as a space has room for. Returns how many bytes the space has then.
     fn fill(&mut self, space: &mut [u8]) -> usize {
-        match self.session.seal(self.text, space) {
+        match self.session.seal(self.text.0, space) {
             Ok((taken, len)) => {
-                self.text = &self.text[taken..];
+                self.text.pass(taken);
                 len
             }
             Err(error) => {
@@ -472,7 +473,7 @@ impl Sealer<'_> {
 fn seal<D: Driver>(
     watcher: &mut Watcher<D>,
     session: &mut Session,
-    text: &[u8],
+    text: Text<'_>,
 ) -> Result<Buf, String> {
     let mut sealer = Sealer { session, text, failed: None };
     let (mut first, mut more) = (Buf::default(), Vec::new());

@@ -115,7 +115,11 @@ mod none {
             match self.0 {}
         }
 
-        pub(crate) fn seal(&mut self, _: &[u8], _: &mut [u8]) -> Result<(usize, usize), NoFailure> {
+        pub(crate) fn seal(
+            &mut self,
+            _: [&[u8]; 2],
+            _: &mut [u8],
+        ) -> Result<(usize, usize), NoFailure> {
             match self.0 {}
         }
 

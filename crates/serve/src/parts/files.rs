@@ -8,6 +8,8 @@ use std::fs::File;
 
 use windlass::{Buf, Source};
 
+use crate::parts::text::Text;
+
 /// The most text that is encrypted at once, and the most of a file that is read at once for that.
 pub(crate) const PIECE: usize = 64 << 10;
 
@@ -137,23 +139,25 @@ impl Files {
         self.queue.extend(data.into_parts().filter(|part| !part.is_empty()).map(Piece::Bytes));
     }
 
-    /// The next text in front of the next file, at most a piece of it. It becomes one in `scratch`,
-    /// which is empty, if several buffers have it.
-    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    /// The next text in front of the next file, at most a piece of it: where it lies if two buffers
+    /// have a whole piece. Otherwise it is put together in `scratch`, which is empty.
+    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Text<'a> {
         let mut skip = self.front;
-        for piece in &self.queue {
-            let Piece::Bytes(data) = piece else { break };
-            let bytes = &data[std::mem::take(&mut skip)..];
-            if scratch.is_empty() && bytes.len() >= PIECE {
-                return &bytes[..PIECE];
-            }
+        let texts = self.queue.iter().map_while(|piece| match piece {
+            Piece::Bytes(data) => Some(&data[std::mem::take(&mut skip)..]),
+            Piece::File(..) => None,
+        });
+        let mut all = texts.fuse(); // what is behind the file is not next
+        let (first, second) = (all.next().unwrap_or(&[]), all.next().unwrap_or(&[]));
+        if first.len() + second.len() >= PIECE {
+            let first = &first[..first.len().min(PIECE)];
+            return Text([first, &second[..PIECE - first.len()]]);
+        }
+        for bytes in [first, second].into_iter().chain(all) {
             let count = bytes.len().min(PIECE - scratch.len());
             scratch.extend_from_slice(&bytes[..count]);
-            if scratch.len() == PIECE {
-                break;
-            }
         }
-        scratch
+        Text::from(&scratch[..])
     }
 
     /// Forgets the first bytes of text, which are encrypted.

@@ -17,6 +17,7 @@ pub(crate) mod proxy;
 pub(crate) mod sessions;
 pub(crate) mod side;
 pub(crate) mod table;
+pub(crate) mod text;
 pub(crate) mod transport;
 pub(crate) mod trim;
 pub(crate) mod writer;

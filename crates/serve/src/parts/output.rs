@@ -8,12 +8,17 @@ use windlass::{Buf, Watcher};
 use crate::parts::files::Files;
 use crate::parts::kept::KeptInput;
 use crate::parts::table::Active;
+use crate::parts::text::Text;
 
 /// Buffers of at most so many bytes are copied together, so that they need no list.
 pub(crate) const SMALL: usize = 512;
 
 /// Memory for copied bytes that an active part keeps for its next use.
 pub(crate) const KEPT: usize = 16 << 10;
+
+/// Text of so many bytes in two buffers is not put together: a copy of it takes longer than the
+/// allocation that the library makes for two parts.
+const MUCH: usize = 4 << 10;
 
 /// Copied bytes beyond this begin a new buffer. Half of the default size of a lease.
 pub(crate) const LARGE: usize = 32 << 10;
@@ -87,16 +92,25 @@ impl Active {
         Buf::list(self.parts.drain(..))
     }
 
-    /// All that was written in this turn, as one text: in `scratch`, which is empty, if several
-    /// buffers have it.
-    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    /// All that was written in this turn: where it lies if it is in one buffer, or much in two.
+    /// Otherwise it is put together in `scratch`, which is empty.
+    pub(crate) fn text<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Text<'a> {
         match &self.parts[..] {
-            [] => &self.copied,
-            [one] if self.copied.is_empty() && one.parts().len() == 1 => &one.parts()[0],
+            [] => Text::from(&self.copied[..]),
+            [one] if self.copied.is_empty() && one.parts().len() == 1 => {
+                Text::from(&one.parts()[0][..])
+            }
+            [first, second]
+                if self.copied.is_empty()
+                    && first.parts().len() + second.parts().len() == 2
+                    && self.corked >= MUCH =>
+            {
+                Text([first, second])
+            }
             parts => {
                 parts.iter().flat_map(Buf::parts).for_each(|part| scratch.extend_from_slice(part));
                 scratch.extend_from_slice(&self.copied);
-                scratch
+                Text::from(&scratch[..])
             }
         }
     }

@@ -270,18 +270,27 @@ impl Wire {
 
     /// As `write`, into the space at hand: as many whole records as it has room for, behind all
     /// output that waits. Returns how many bytes it took, and how many it has put there.
-    pub(super) fn seal(&mut self, text: &[u8], space: &mut [u8]) -> Option<(usize, usize)> {
+    pub(super) fn seal(&mut self, text: [&[u8]; 2], space: &mut [u8]) -> Option<(usize, usize)> {
         self.answer_update();
         let before = self.output_to(space);
         let WireStage::Begun(connection) = &mut self.stage else { return Some((0, before)) };
         let most = match connection.wants_write() {
             true => 0, // there is no room even for what waits
-            false => fitting(text.len().min(PIECE), space.len() - before),
+            false => {
+                let len = text[0].len() + text[1].len();
+                fitting(len.min(PIECE), space.len() - before)
+            }
         };
         if most == 0 {
             return Some((0, before));
         }
-        let taken = connection.writer().write(&text[..most]).unwrap_or(0);
+        let first = &text[0][..most.min(text[0].len())];
+        let taken = match &text[1][..most - first.len()] {
+            [] => connection.writer().write(first),
+            // rustls allocates for several parts.
+            second => connection.writer().write_vectored(&[first, second].map(IoSlice::new)),
+        };
+        let taken = taken.unwrap_or(0);
         let len = before + self.output_to(&mut space[before..]);
         debug_assert!(!self.has_output());
         is_sent(taken, space[..len].get(before)).then_some((taken, len))

@@ -225,18 +225,21 @@ impl Session {
     /// A failure does not lose what came before it: [`Fed::plain`] and the plain text that waits
     /// are whole. After a failure, each `feed` returns the same error, and takes nothing.
     pub fn feed(&mut self, input: &mut [u8]) -> Fed {
-        let (mut consumed, mut plain) = (0, 0);
+        // Whether a step had no text: it may have been a change of keys.
+        let (mut consumed, mut plain, mut is_silent) = (0, 0, false);
         let result = loop {
             plain += self.wire.read(&mut input[plain..consumed]);
+            let before = self.wire.waiting();
             match self.step(&input[consumed..]) {
                 Ok(0) => break Ok(()),
                 Ok(count) => consumed += count,
                 Err(error) => break Err(error),
             }
+            is_silent |= self.wire.waiting() == before;
         };
         // The step that failed may have had plain text in front of the error.
         plain += self.wire.read(&mut input[plain..consumed]);
-        self.settle();
+        self.settle(is_silent);
         Fed { consumed, plain, result }
     }
 
@@ -257,7 +260,7 @@ impl Session {
             }
         };
         self.take_plain(plain);
-        self.settle();
+        self.settle(true);
         result
     }
 
@@ -421,10 +424,11 @@ impl Session {
         self.failure.as_ref().map_or(Ok(()), |error| Err((**error).clone()))
     }
 
-    /// What follows input: answers become output, and long records leave no memory behind.
-    fn settle(&mut self) {
+    /// What follows input: answers become output, if there may be any, and long records leave no
+    /// memory behind.
+    fn settle(&mut self, may_answer: bool) {
         // A peer that changes its keys all the time fills no memory: one answer waits.
-        if self.failure.is_none() && !self.wire.has_output() {
+        if may_answer && self.failure.is_none() && !self.wire.has_output() {
             self.wire.answer_update();
         }
         let is_idle = self.records.is_between() && !self.is_ahead;
@@ -472,17 +476,18 @@ impl Session {
         }
     }
 
-    /// Encrypts plain text into a space: as many whole records as it has room for, behind all
-    /// output that waits. Returns how many bytes it took, and how many it has put into the space.
+    /// Encrypts plain text, which may lie in two places, into a space: as many whole records as it
+    /// has room for, behind all output that waits. Returns how many bytes it took, and how many it
+    /// has put into the space.
     ///
     /// # Errors
     /// As for [`write`](Session::write). With [`TlsError::KeysExhausted`] what waited is lost, too.
     pub(crate) fn seal(
         &mut self,
-        text: &[u8],
+        text: [&[u8]; 2],
         space: &mut [u8],
     ) -> Result<(usize, usize), TlsError> {
-        if !text.is_empty() {
+        if text.iter().any(|part| !part.is_empty()) {
             self.check()?;
             if self.is_closed {
                 return Err(TlsError::Closed);

@@ -442,16 +442,18 @@ impl Wire {
 
     /// As `write`, into the space at hand: as many whole records as it has room for, behind all
     /// output that waits. Returns how many bytes it took, and how many it has put there.
-    pub(super) fn seal(&mut self, text: &[u8], space: &mut [u8]) -> Option<(usize, usize)> {
+    pub(super) fn seal(&mut self, text: [&[u8]; 2], space: &mut [u8]) -> Option<(usize, usize)> {
         self.answer_update();
         let room = space.len().saturating_sub(self.out.len());
-        let most = text.len().min(PIECE);
+        let most = (text[0].len() + text[1].len()).min(PIECE);
         let whole = |bytes: usize| bytes + bytes.div_ceil(RECORD) * OVERHEAD;
         let most = if whole(most) <= room { most } else { room / whole(RECORD) * RECORD };
         let mut taken = 0;
         if most > 0 {
             let mut out = mem::take(&mut self.out);
-            taken = self.write(&[IoSlice::new(&text[..most])], &mut out)?;
+            let first = &text[0][..most.min(text[0].len())];
+            let second = &text[1][..most - first.len()];
+            taken = self.write(&[first, second].map(IoSlice::new), &mut out)?;
             self.out = out;
         }
         let len = self.out.len().min(space.len());
@@ -594,7 +596,8 @@ mod tests {
             let (mut said, mut space) = (0, vec![0; room.max(20_000)]);
             heard.clear();
             for len in [room, 20_000] {
-                let (taken, count) = client.seal(&text[said..], &mut space[..len]).expect("open");
+                let (taken, count) =
+                    client.seal([&text[said..], &[]], &mut space[..len]).expect("open");
                 said += taken;
                 server.feed_into(&space[..count], &mut heard).expect("records");
             }
