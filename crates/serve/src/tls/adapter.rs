@@ -271,7 +271,10 @@ impl Wire {
     /// As `write`, into the space at hand: as many whole records as it has room for, behind all
     /// output that waits. Returns how many bytes it took, and how many it has put there.
     pub(super) fn seal(&mut self, text: [&[u8]; 2], space: &mut [u8]) -> Option<(usize, usize)> {
-        self.answer_update();
+        // Without output that waits, `Session::settle` has asked for the answer.
+        if self.has_output() {
+            self.answer_update();
+        }
         let before = self.output_to(space);
         let WireStage::Begun(connection) = &mut self.stage else { return Some((0, before)) };
         let most = match connection.wants_write() {
