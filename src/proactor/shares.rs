@@ -134,18 +134,20 @@ impl<K: Kernel> Proactor<K> {
         self.sched.waits.shares.note(key, 0);
     }
 
-    /// Resumes the sources whose share has grown, at most as many as there are free buffers.
+    /// Resumes the sources whose writes hold nothing any more, and those whose share has grown: of
+    /// these at most as many as there are free buffers.
     pub(in crate::proactor) fn retry_shares(&mut self) {
         let free = self.memory.pool.free_chunks();
         let is_plentiful = self.memory.pool.is_plentiful();
         let mut left = free;
-        while left > 0
-            && let Some((noted, key)) = self.sched.waits.shares.first()
-            && (is_plentiful || fits(noted, 2, free))
+        while let Some((noted, key)) = self.sched.waits.shares.first()
+            && (noted == 0 || left > 0 && (is_plentiful || fits(noted, 2, free)))
         {
             let index = key as u32;
-            if is_plentiful || fits(self.note_share(index), 2, free) {
-                left -= 1;
+            let held = self.note_share(index);
+            // Without writes, the read waits for a buffer as others do, if none is free.
+            if held == 0 || left > 0 && (is_plentiful || fits(held, 2, free)) {
+                left = left.saturating_sub(1);
                 self.leave_share(index);
             }
         }
