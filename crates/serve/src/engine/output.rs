@@ -462,7 +462,9 @@ impl<S> Engine<S> {
         let (source, token) = (self.table.place(index).source, self.token(index));
         let place = self.table.place_mut(index);
         let was_full = place.flags & FULL != 0;
-        if self.is_full_with(index, most.max(queued), limits.high, limits.files - 1) {
+        // The output of a handshake is not the program's, which does not know the connection yet.
+        let is_hidden = place.stage == Stage::Handshake && !self.is_upgrading(index);
+        if !is_hidden && self.is_full_with(index, most.max(queued), limits.high, limits.files - 1) {
             self.fill(index);
         }
         let flags = self.table.place(index).flags;
