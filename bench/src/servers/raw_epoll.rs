@@ -11,11 +11,11 @@ use std::os::fd::{AsRawFd, RawFd};
 
 const LISTENER: u64 = u64::MAX;
 
-fn check(result: i32) -> io::Result<i32> {
+pub(super) fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
+pub(super) fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
     let mut event = libc::epoll_event { events: events as u32, u64: key };
     // SAFETY: see the file's header.
     check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) }).map(drop)

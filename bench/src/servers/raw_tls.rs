@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use rustls::{ServerConfig, ServerConnection};
 
+use super::raw_epoll::{add, check};
+
 const LISTENER: u64 = u64::MAX;
 
 struct Connection {
@@ -27,16 +29,6 @@ struct Space {
     input: Vec<u8>,
     plain: Vec<u8>,
     output: Vec<u8>,
-}
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: events as u32, u64: key };
-    // SAFETY: see the file's header.
-    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) }).map(drop)
 }
 
 pub fn serve(port: u16, config: Arc<ServerConfig>) -> io::Result<()> {
