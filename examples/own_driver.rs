@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use windlass::Watcher;
 use windlass::driver::swap::Pool;
-use windlass::driver::{Deadline, Driver, Explain, Wait};
+use windlass::driver::{Clock, Deadline, Driver, Explain, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::fs::OpenOptions;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
@@ -144,6 +144,10 @@ impl<D: Driver> Driver for Trace<D> {
 
     fn now(&self) -> Instant {
         self.inner.now()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
     }
 
     fn pollable(&self) -> Result<BorrowedFd<'_>, Refusal> {

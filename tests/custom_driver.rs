@@ -28,7 +28,7 @@ use windlass::driver::deadlines::Deadlines;
 use windlass::driver::remote::{Remote, Request, Wake};
 use windlass::driver::slots::{Entry, Operation, Table, VACANT};
 use windlass::driver::swap::Pool;
-use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
+use windlass::driver::{Clock, Deadline, Driver, Explain, OpCode, Wait};
 use windlass::driver::{discard, leak, leaked_buffers, panicked_drops};
 use windlass::fs::OpenOptions;
 use windlass::{
@@ -623,6 +623,10 @@ impl Driver for PollDriver {
 
     fn now(&self) -> Instant {
         Instant::now()
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::system()
     }
 
     fn next_timeout(&mut self) -> Option<Duration> {

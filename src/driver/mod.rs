@@ -153,7 +153,7 @@ pub use crate::memory::discard::{discard, panicked_drops};
 pub use crate::memory::leaked::{leak, leaked_buffers};
 pub use crate::op::OpCode;
 pub use crate::watcher::auto::{Auto, UnknownDriver};
-pub use crate::words::clock::Deadline;
+pub use crate::words::clock::{Clock, Deadline};
 pub use crate::words::explain::{Counters, Explain, ExplainRow};
 
 pub mod slots {
@@ -390,6 +390,10 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
     /// The time on the driver's clock, which is virtual on a simulated kernel. The driver may have
     /// read the clock as early as the last [`complete`](Complete::complete).
     fn now(&self) -> Instant;
+
+    /// The driver's clock, for code without the driver. A driver that wraps another one passes this
+    /// on.
+    fn clock(&self) -> Clock;
 
     /// Reads the clock and returns the time.
     fn update_now(&mut self) -> Instant {

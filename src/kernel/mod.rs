@@ -71,7 +71,7 @@ use crate::memory::buf::{Buf, Target};
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::interest::Ready;
 use crate::sys::waker::Wake;
-use crate::words::clock;
+use crate::words::clock::{self, Clock};
 use crate::words::error::{Error, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind};
@@ -176,6 +176,11 @@ pub unsafe trait Kernel {
     /// clock, or a virtual time.
     fn now_ns(&self) -> u64 {
         clock::now_ns()
+    }
+
+    /// The clock that `now_ns` reads.
+    fn clock(&self) -> Clock {
+        Clock::system()
     }
 
     /// Called at the start of each turn: a kernel with virtual time advances it here. (A turn with

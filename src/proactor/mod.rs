@@ -53,7 +53,7 @@ use crate::sys::fd::BorrowedFd;
 use crate::sys::socket_option::SocketOption;
 use crate::sys::{closing, fork};
 use crate::words::address::Address;
-use crate::words::clock::{self, Deadline};
+use crate::words::clock::{self, Clock, Deadline};
 use crate::words::error::{Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
@@ -361,6 +361,10 @@ impl<K: Kernel> Driver for Proactor<K> {
             self.time.reported_ns.set(self.kernel.now_ns());
         }
         clock::instant_of(self.time.reported_ns.get())
+    }
+
+    fn clock(&self) -> Clock {
+        self.kernel.clock()
     }
 
     fn update_now(&mut self) -> Instant {

@@ -29,6 +29,7 @@ use crate::sys::interest::Ready;
 use crate::sys::os_error;
 use crate::sys::socket_option::SocketOption;
 use crate::words::address::Address;
+use crate::words::clock::Clock;
 use crate::words::error::{Error, Refusal};
 use crate::words::explain::Explain;
 use crate::words::source::{Handle, SourceKind, VirtualDescriptor};
@@ -177,6 +178,10 @@ unsafe impl<const C: bool> Kernel for Sim<C> {
 
     fn now_ns(&self) -> u64 {
         self.world.borrow().schedule.now_ns
+    }
+
+    fn clock(&self) -> Clock {
+        self.world.borrow().schedule.clock.clone()
     }
 
     #[inline(always)]

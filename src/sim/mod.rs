@@ -347,7 +347,7 @@ impl Sim {
     pub fn advance(&self, span: Duration) {
         let schedule = &mut self.enter().schedule;
         let span_ns = clock::ns_of_duration(span);
-        schedule.now_ns = schedule.now_ns.saturating_add(span_ns);
+        schedule.set_now(schedule.now_ns.saturating_add(span_ns));
     }
 
     /// Lets virtual time pass until the next event of the network, or the end of the shortest of

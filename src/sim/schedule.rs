@@ -10,6 +10,7 @@ use crate::kernel::{FILES, WAKE};
 use crate::sim::faults::{ANYWHERE, Fault};
 use crate::sim::world::{Socket, World};
 use crate::sys::interest::Ready;
+use crate::words::clock::Clock;
 
 /// When every simulation starts: far enough from 0 for deadlines in the past.
 const START_NS: u64 = 1_000_000_000;
@@ -75,7 +76,10 @@ pub(super) enum SimEvent {
 
 /// The clock and the agenda.
 pub(super) struct Schedule {
+    /// Change it by `set_now`.
     pub(super) now_ns: u64,
+    /// The same time, for code without the simulation.
+    pub(super) clock: Clock,
     /// The virtual time of a turn; never 0.
     pub(super) turn_ns: u64,
     selectors: Vec<Selector>,
@@ -88,6 +92,7 @@ impl Schedule {
     pub(super) fn new() -> Schedule {
         Schedule {
             now_ns: START_NS,
+            clock: Clock::at(START_NS),
             turn_ns: TURN_NS,
             selectors: Vec::new(),
             agenda: BinaryHeap::new(),
@@ -95,10 +100,15 @@ impl Schedule {
         }
     }
 
+    pub(super) fn set_now(&mut self, ns: u64) {
+        self.now_ns = ns;
+        self.clock.set(ns);
+    }
+
     /// Lets the time of a turn pass.
     #[inline(always)]
     pub(super) fn turn(&mut self) {
-        self.now_ns = self.now_ns.saturating_add(self.turn_ns);
+        self.set_now(self.now_ns.saturating_add(self.turn_ns));
     }
 
     pub(super) fn open_selector(&mut self) -> u32 {
@@ -225,10 +235,10 @@ impl World {
             // that waits come to an end.
             let span = next.saturating_sub(now_ns);
             if span > 1 && self.report_spuriously(selector, events) {
-                self.schedule.now_ns += 1 + self.dice.rng.below(span);
+                self.schedule.set_now(now_ns + 1 + self.dice.rng.below(span));
                 break;
             }
-            self.schedule.now_ns = next.max(now_ns);
+            self.schedule.set_now(next.max(now_ns));
         }
         self.trace(self.schedule.now_ns, u64::from(selector));
         for (key, ready) in events {

@@ -24,7 +24,7 @@ use crate::sys::file_ring;
 use crate::sys::socket_option::SocketOption;
 use crate::sys::{CHOSEN, Poll, Select, Selector};
 use crate::words::address::Address;
-use crate::words::clock::Deadline;
+use crate::words::clock::{Clock, Deadline};
 use crate::words::error::{Refusal, Refused};
 use crate::words::explain::{Counters, Explain};
 use crate::words::source::{Handle, Source, SourceKind, Ticket};
@@ -324,6 +324,7 @@ impl Driver for Auto {
         local_address(source: Source) -> Result<Address, Refusal>;
         peer_address(source: Source) -> Result<Address, Refusal>;
         now() -> Instant;
+        clock() -> Clock;
         is_in_flight(ticket: Ticket) -> Result<bool, Refusal>;
         idle_timeout(source: Source) -> Option<Duration>;
         pollable() -> Result<BorrowedFd<'_>, Refusal>;

@@ -6,7 +6,7 @@ use super::Watcher;
 use crate::driver::Driver;
 #[cfg(doc)]
 use crate::op::Op;
-use crate::words::clock::Deadline;
+use crate::words::clock::{Clock, Deadline};
 #[cfg(doc)]
 use crate::words::error::Limit;
 use crate::words::error::Refusal;
@@ -25,6 +25,11 @@ impl<D: Driver> Watcher<D> {
     /// next wait.
     pub fn update_now(&mut self) -> Instant {
         self.driver.update_now()
+    }
+
+    /// The driver's clock, for code without the watcher: a callback, or another thread.
+    pub fn clock(&self) -> Clock {
+        self.driver.clock()
     }
 
     /// Gives a timer a new time, or another operation in flight a new [`timeout`](Op::timeout),

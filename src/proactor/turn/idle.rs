@@ -68,7 +68,7 @@ struct IdleEntry {
 
 /// The clock of a quiet source.
 #[derive(Clone, Copy, Debug)]
-enum Clock {
+enum SourceClock {
     /// It stands, and has counted so many nanoseconds.
     Stands(u64),
     /// It runs as if it had done so from this time on, without a stop.
@@ -117,7 +117,7 @@ pub(in crate::proactor) struct Idle {
     )]
     pages: Vec<Box<[IdleEntry; PAGE]>>,
     /// The clocks of quiet sources whose reads have stopped and started, by slot.
-    clocks: HashMap<u32, Clock>,
+    clocks: HashMap<u32, SourceClock>,
     /// How many sources have a timeout.
     sources: u32,
     /// Where the sweep goes on, if one is under way.
@@ -148,20 +148,20 @@ impl Idle {
     }
 
     /// The clock of a quiet source.
-    fn clock(&mut self, index: u32) -> Clock {
+    fn clock(&mut self, index: u32) -> SourceClock {
         if let Some(clock) = self.clocks.get(&index) {
             return *clock;
         }
         match self.entry(index).since {
-            STANDS => Clock::Stands(0),
-            OVER => Clock::Runs(0),
-            look => Clock::Runs(self.class(index).looks_ns[usize::from(look)]),
+            STANDS => SourceClock::Stands(0),
+            OVER => SourceClock::Runs(0),
+            look => SourceClock::Runs(self.class(index).looks_ns[usize::from(look)]),
         }
     }
 
     /// Whether the clock of a quiet source has counted its timeout.
     fn is_over(&mut self, index: u32, now_ns: u64) -> bool {
-        let Clock::Runs(since) = self.clock(index) else { return false };
+        let SourceClock::Runs(since) = self.clock(index) else { return false };
         now_ns.saturating_sub(since) >= self.class(index).timeout_ns
     }
 
@@ -318,13 +318,13 @@ impl<K: Kernel> Proactor<K> {
     #[inline(never)]
     fn set_idle_clock(&mut self, index: u32) {
         let (clock, counts) = (self.time.idle.clock(index), self.sources[index].counts_idle());
-        if matches!(clock, Clock::Runs(_)) == counts {
+        if matches!(clock, SourceClock::Runs(_)) == counts {
             return;
         }
         let now_ns = self.kernel.now_ns();
         let new = match clock {
-            Clock::Stands(counted) => Clock::Runs(now_ns.saturating_sub(counted)),
-            Clock::Runs(since) => Clock::Stands(now_ns.saturating_sub(since)),
+            SourceClock::Stands(counted) => SourceClock::Runs(now_ns.saturating_sub(counted)),
+            SourceClock::Runs(since) => SourceClock::Stands(now_ns.saturating_sub(since)),
         };
         self.time.idle.clocks.insert(index, new);
         if counts {
@@ -377,7 +377,7 @@ impl<K: Kernel> Proactor<K> {
             let since = if counts { idle.class(index).look } else { STANDS };
             idle.set_clock(index, since);
         }
-        if matches!(idle.clock(index), Clock::Runs(_)) {
+        if matches!(idle.clock(index), SourceClock::Runs(_)) {
             idle.class(index).wake(now_ns);
             self.run_if_over(index, now_ns);
         }

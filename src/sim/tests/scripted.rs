@@ -18,6 +18,7 @@ use crate::memory::buf::swap::Pool;
 use crate::proactor::Proactor;
 use crate::sys::fd::{BorrowedFd, RawFd};
 use crate::sys::target::Target;
+use crate::words::clock::Clock;
 use crate::words::explain::Explain;
 use crate::words::source::SourceKind;
 
@@ -58,6 +59,9 @@ unsafe impl Kernel for Scripted {
     }
     fn now_ns(&self) -> u64 {
         Kernel::now_ns(&self.sim)
+    }
+    fn clock(&self) -> Clock {
+        Kernel::clock(&self.sim)
     }
     fn select(&mut self, timeout_ns: Option<u64>) -> io::Result<usize> {
         let answers = self.script().answers.drain(..).map(Some).collect();

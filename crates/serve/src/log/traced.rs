@@ -10,7 +10,7 @@ use ::tracing::field::{Empty, debug};
 use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use ::tracing::{Level, Span, span};
 use windlass::driver::swap::Pool;
-use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
+use windlass::driver::{Clock, Deadline, Driver, Explain, OpCode, Wait};
 use windlass::fd::BorrowedFd;
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{
@@ -373,6 +373,7 @@ impl<D: Driver> Driver for Traced<D> {
         fn local_address(&self, source: Source) -> Result<Address, Reason>;
         fn peer_address(&self, source: Source) -> Result<Address, Reason>;
         fn now(&self) -> Instant;
+        fn clock(&self) -> Clock;
         fn is_in_flight(&self, ticket: Ticket) -> Result<bool, Reason>;
         fn pollable(&self) -> Result<BorrowedFd<'_>, Reason>;
         fn counters(&self) -> Counters;

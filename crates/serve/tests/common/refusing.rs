@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use windlass::driver::swap::Pool;
-use windlass::driver::{Deadline, Driver, Explain, OpCode, Wait};
+use windlass::driver::{Clock, Deadline, Driver, Explain, OpCode, Wait};
 use windlass::net::{ConnectOptions, DatagramOptions, ListenOptions, SocketOption};
 use windlass::{
     Address, Buf, Complete, Completion, Completions, Counters, Error, ErrorKind, Handle, Limit, Op,
@@ -178,6 +178,10 @@ impl<D: Driver> Driver for Refusing<D> {
 
     fn now(&self) -> Instant {
         self.inner.now()
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
     }
 
     fn counters(&self) -> Counters {
