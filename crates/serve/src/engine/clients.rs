@@ -183,6 +183,7 @@ impl<S> Engine<S> {
 
     /// Begins to receive.
     pub(crate) fn client_opened<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id, at: u32) {
+        self.note_clock(watcher);
         self.table.begin(id.index(), watcher.now());
         self.udp.sessions.touch(at, watcher.update_now());
         self.arm_expiry(watcher);

@@ -123,6 +123,7 @@ impl<S> Engine<S> {
             watcher.abort(source);
             return Err(refused.into());
         }
+        self.note_clock(watcher);
         self.entrance.listeners.push(source);
         self.udp.datagrams.sockets.push(Socket {
             listener,

@@ -368,6 +368,7 @@ impl<S> Engine<S> {
         if let Some(door) = door {
             self.entrance.transports.set_door(number, door);
         }
+        self.note_clock(watcher);
         self.entrance.listeners.push(source);
         self.log_listening(watcher, number);
         Ok(number)
@@ -461,6 +462,7 @@ impl<S> Engine<S> {
     /// Begins to read from a new connection.
     pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
         let source = self.table.place(id.index()).source;
+        self.note_clock(watcher);
         self.table.begin(id.index(), watcher.now());
         if let Some(idle) = self.config.limits.idle {
             // If the source has ended, its read reports the end.
@@ -520,6 +522,7 @@ impl<S> Engine<S> {
     #[cold]
     pub(crate) fn carry_out_requests<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.work.requests = false;
+        self.note_clock(watcher);
         self.send_datagrams(watcher);
         self.submit_jobs(watcher);
         for request in std::mem::take(&mut self.work.wanted) {

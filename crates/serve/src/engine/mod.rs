@@ -59,9 +59,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use windlass::{Buf, Completion, Source, Ticket};
+use windlass::driver::{Clock, Driver};
+use windlass::{Buf, Completion, Source, Ticket, Watcher};
 
 use balance::Balancer;
 use events::{Gone, Pending};
@@ -95,8 +96,7 @@ use crate::words::id::{Id, LOOP_BITS};
 #[cfg(doc)]
 use crate::{Event, Limits};
 
-/// Connections on a [`Watcher`](windlass::Watcher) that the program owns, each with a state of type
-/// `S`.
+/// Connections on a [`Watcher`] that the program owns, each with a state of type `S`.
 ///
 /// In each turn the program takes the events out of its batch of completions with
 /// [`next_event_in`](Engine::next_event_in), and calls [`flush`](Engine::flush). A completion that
@@ -209,6 +209,8 @@ struct ToDo {
 
 #[derive(Default)]
 struct Clocks {
+    /// The clock of the watcher, once the engine has met it.
+    clock: Option<Clock>,
     tick: Option<Ticket>,
     /// The connections that the sweep looks at, its timer, and where it goes on.
     swept: Vec<u32>,
@@ -551,6 +553,46 @@ impl<S> Engine<S> {
     /// ```
     pub fn tick_after(&mut self, span: Duration) {
         self.request(Request::Tick(span));
+    }
+
+    /// The time on the clock of the watcher, for code that has no watcher: virtual in a
+    /// [simulation](windlass::sim). Each call reads the clock, and costs nothing else: the engine
+    /// keeps no time. So it goes on between two waits, and
+    /// [`Watcher::now`] does not. Before the engine has met its watcher, by
+    /// a listener or its first connection for example, it is the time of the system.
+    ///
+    /// ```
+    /// use std::time::Instant;
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Closed, Conn, Context, Handler, Origin};
+    ///
+    /// /// Says how long it has served each connection.
+    /// struct Times;
+    /// impl Handler for Times {
+    ///     type State = Option<Instant>; // when it was opened
+    ///     fn opened(&mut self, c: &mut Conn<'_, Self::State>, _: Origin) -> Action {
+    ///         let now = c.now();
+    ///         *c.state() = Some(now);
+    ///         Action::None
+    ///     }
+    ///     fn closed(
+    ///         &mut self,
+    ///         server: &mut Context<'_, Self::State>,
+    ///         closed: Closed<Self::State>,
+    ///     ) -> Action {
+    ///         let age = closed.state.map(|opened| server.now() - opened);
+    ///         println!("{}: {age:?}", closed.id);
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    pub fn now(&self) -> Instant {
+        self.clocks.clock.as_ref().map_or_else(Instant::now, Clock::now)
+    }
+
+    /// Notes the clock of the watcher.
+    pub(crate) fn note_clock<D: Driver>(&mut self, watcher: &Watcher<D>) {
+        self.clocks.clock.get_or_insert_with(|| watcher.clock());
     }
 
     /// Puts a connection into the list that `flush` looks at.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::ops::RangeBounds;
 use std::task;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use windlass::driver::Deadline;
 use windlass::net::SocketOption;
@@ -41,6 +41,11 @@ impl<S> Context<'_, S> {
         self.engine
     }
 
+    /// The time on the clock of the loop, which is virtual in a simulation: see [`Engine::now`].
+    pub fn now(&self) -> Instant {
+        self.engine.now()
+    }
+
     /// The connection with this id; `None` if it has ended, or is on another loop.
     pub fn conn(&mut self, id: Id) -> Option<Conn<'_, S>> {
         self.engine.state(id)?;
@@ -67,6 +72,11 @@ impl<S> Conn<'_, S> {
     #[inline]
     pub fn id(&self) -> Id {
         self.engine.id_at(self.index)
+    }
+
+    /// The time on the clock of the loop, which is virtual in a simulation: see [`Engine::now`].
+    pub fn now(&self) -> Instant {
+        self.engine.now()
     }
 
     /// The program's state of the connection.

@@ -124,6 +124,7 @@ impl<H: Handler> ServerLoop<H> {
 
     /// The first callbacks: a tick, then `serving`.
     pub(crate) fn begin<D: Driver>(&mut self, watcher: &mut Watcher<D>, addresses: &[Address]) {
+        self.engine.note_clock(watcher);
         let mut calls = 0;
         self.guarded(|this| {
             while calls < 2 {
