@@ -25,6 +25,7 @@
 //! | handshake of an upgrade | [`Limits::handshake`] | nothing | [`Cause::ReadTimeout`] | an end of file |
 //! | open | [`Limits::idle`], or that of [`Conn::set_idle_timeout`] | a byte, either way | [`Cause::Idle`] | an end of file |
 //! | open, with a limit of the program | [`Conn::limit`] | bytes of the peer, at a rate | [`Cause::TooSlow`] | an end of file |
+//! | the same | [`Conn::time_limit`] | nothing | [`Cause::TooSlow`] | an end of file |
 //! | open, while output waits | [`Limits::write_stall`] | a byte leaves | [`Cause::WriteStall`] | a reset |
 //! | half-closed | as open | as open | as open | as open |
 //! | leaving | [`Limits::close`] | a byte leaves | [`Cause::WriteStall`] | a reset |
@@ -53,6 +54,7 @@
 //! [`Proxy::timeout`]: crate::net::Proxy::timeout
 //! [`RefusedBecause::Handshake`]: crate::log::RefusedBecause::Handshake
 //! [`Conn::limit`]: crate::Conn::limit
+//! [`Conn::time_limit`]: crate::Conn::time_limit
 //! [`Conn::set_idle_timeout`]: crate::Conn::set_idle_timeout
 //! [`Cause::TooSlow`]: crate::Cause::TooSlow
 //! [`Config::limit_events`]: crate::Config::limit_events

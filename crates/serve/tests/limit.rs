@@ -42,6 +42,10 @@ every_driver! {
     much_output_stops_the_time
     a_limit_that_is_gone_is_not_reached
     the_end_of_an_engine_leaves_no_timer
+    a_time_limit_runs_whether_the_connection_is_read
+    a_time_limit_is_told_whether_the_connection_is_read
+    each_kind_of_limit_replaces_the_other
+    no_byte_gives_time_of_a_time_limit_back
 }
 
 fn config() -> Config {
@@ -541,4 +545,106 @@ fn a_driver_that_tells_no_idle_time_keeps_it<T: Harness>() {
     l.engine.resume(id);
     until(&mut l, "it has ended", |l| !l.ends.is_empty());
     assert_eq!(l.ends, [(Cause::Idle, 0, Phase::Open)]);
+}
+
+/// Ways in which a connection is not read, and one in which it is. Each says whether it is so.
+type Way<D> = fn(&mut Loop<D>, Source, Id);
+
+fn ways<D: Driver>() -> [(&'static str, Way<D>); 5] {
+    [
+        ("read", |_, _, _| {}),
+        ("paused", |l, _, id| assert!(l.engine.pause(id))),
+        ("paused, with data that is held", |l, client, id| {
+            l.engine.pause(id);
+            l.watcher.submit(Op::write(client, "held").token(3)).unwrap();
+            until(l, "it is sent", |l| l.foreign.iter().any(|c| c.token == 3));
+        }),
+        ("half-closed", |l, client, _| {
+            l.watcher.submit(Op::shutdown(client)).unwrap();
+            until(l, "its peer has ended", |l| l.told.contains(&"eof"));
+        }),
+        ("full", |l, _, id| {
+            l.engine.write(id, vec![0; 4 << 20]).unwrap();
+            until(l, "it is full", |l| l.engine.is_full(id));
+        }),
+    ]
+}
+
+fn a_time_limit_runs_whether_the_connection_is_read<T: Harness>() {
+    for (what, way) in ways() {
+        let mut l = Loop::new::<T>(config().close_on_eof(false));
+        let (client, id) = l.pair();
+        way(&mut l, client, id);
+        let start = l.now();
+        assert!(l.engine.time_limit(id, span::<T>()) && l.engine.is_limited(id), "{what}");
+        until(&mut l, what, |l| !l.ends.is_empty());
+        at_its_time::<T>(start, l.now(), span::<T>());
+        let (cause, unsent, phase) = l.ends[0];
+        assert_eq!((cause, phase), (Cause::TooSlow, Phase::Open), "{what}");
+        assert_eq!(unsent > 0, what == "full");
+        assert!(!l.told.contains(&"data"), "{what}");
+        assert!(!l.engine.time_limit(id, span::<T>()) && !l.engine.is_limited(id));
+    }
+}
+
+fn a_time_limit_is_told_whether_the_connection_is_read<T: Harness>() {
+    for (what, way) in ways() {
+        let mut l = Loop::new::<T>(config().close_on_eof(false).limit_events(true));
+        let (client, id) = l.pair();
+        way(&mut l, client, id);
+        for times in 1..3 {
+            let start = l.now();
+            l.engine.time_limit(id, span::<T>());
+            let reached = |l: &Loop<_>| l.told.iter().filter(|t| **t == "limit reached").count();
+            until(&mut l, what, |l| reached(l) == times);
+            at_its_time::<T>(start, l.now(), span::<T>());
+            assert!(!l.engine.is_limited(id), "{what}: the limit is gone");
+            run_for(&mut l, 2 * span::<T>());
+            assert_eq!((reached(&l), l.ends.len()), (times, 0), "{what}");
+        }
+    }
+}
+
+fn each_kind_of_limit_replaces_the_other<T: Harness>() {
+    let mut l = new::<T>();
+    let (_client, id) = l.pair();
+    l.engine.pause(id);
+    l.engine.time_limit(id, span::<T>());
+    run_for(&mut l, span::<T>() / 2);
+    assert!(l.engine.limit(id, span::<T>() / 4, 0));
+    run_for(&mut l, 3 * span::<T>());
+    assert!(l.ends.is_empty(), "the time of the peer does not count");
+    // Either call takes either kind away.
+    l.engine.time_limit(id, span::<T>());
+    assert!(l.engine.limit(id, None, 0) && !l.engine.is_limited(id));
+    l.engine.flush(&mut l.watcher);
+    l.engine.time_limit(id, span::<T>());
+    assert!(l.engine.time_limit(id, None) && !l.engine.is_limited(id));
+    run_for(&mut l, 3 * span::<T>());
+    assert!(l.ends.is_empty());
+    l.engine.limit(id, 100 * span::<T>(), 0);
+    run_for(&mut l, span::<T>());
+    let start = l.now();
+    l.engine.time_limit(id, span::<T>());
+    // It does not begin anew with a stop of the reads.
+    while l.ends.is_empty() {
+        run_for(&mut l, span::<T>() / 40);
+        l.engine.resume(id);
+        run_for(&mut l, span::<T>() / 40);
+        l.engine.pause(id);
+    }
+    let took = l.now() - start;
+    assert!(took >= span::<T>(), "{took:?}");
+    assert!(!T::VIRTUAL || took <= span::<T>() * 9 / 8, "{took:?}");
+}
+
+fn no_byte_gives_time_of_a_time_limit_back<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    let start = l.now();
+    l.engine.limit(id, span::<T>(), 1);
+    l.engine.time_limit(id, span::<T>());
+    drip(&mut l, client, (1000, span::<T>() / 100), |l| !l.ends.is_empty());
+    at_its_time::<T>(start, l.now(), span::<T>());
+    assert!(l.told.contains(&"data"));
 }

@@ -10,16 +10,20 @@ use crate::Event;
 use crate::engine::events::Pending;
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{ALLOWANCE, Engine};
-use crate::parts::allowances::Allowance;
+use crate::parts::allowances::{Allowance, RunsWhile};
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{ABORT, CONNECTING, ENDED, LIMITED, PAUSED, Place, STOPPED};
 use crate::stage::{Stage, StageClock};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
 
-/// Whether the time of the peer counts.
-fn is_read<S>(place: &Place<S>) -> bool {
-    place.stage.clock() == StageClock::OfOpen && place.flags & (ENDED | STOPPED | ABORT) == 0
+/// Whether the time of a connection counts.
+fn counts<S>(place: &Place<S>, runs: RunsWhile) -> bool {
+    let stops = match runs {
+        RunsWhile::Read { .. } => ENDED | STOPPED | ABORT,
+        RunsWhile::Open => ABORT,
+    };
+    place.stage.clock() == StageClock::OfOpen && place.flags & stops == 0
 }
 
 /// How many connections one turn looks at.
@@ -123,16 +127,67 @@ impl<S> Engine<S> {
     /// }
     /// ```
     pub fn limit(&mut self, id: Id, span: impl Into<Option<Duration>>, least_rate: u32) -> bool {
+        self.set_limit(id, span.into(), RunsWhile::Read { least_rate })
+    }
+
+    /// Limits a time of the program's own, that of its answer for example. When `span` has passed,
+    /// and the program has not called this again, the connection ends with [`Cause::TooSlow`], or [`Event::LimitReached`] follows.
+    /// `None` takes the limit away. False as for [`limit`](Engine::limit).
+    ///
+    /// A [`limit`](Engine::limit) is the peer's, and counts only while the connection is read. This
+    /// one always counts: also while the program has paused the connection, while too much output
+    /// or memory has stopped its reads, and after its peer has shut down its output. The event
+    /// comes then, too. No byte gives time back. All else is as for `limit`: how late the end can
+    /// be, and what the entry costs. The time stands while the connection waits to be detached or
+    /// moved, or goes over to TLS: these have clocks of their own.
+    ///
+    /// A connection has one limit at a time, of either kind: each call replaces the one before.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass::Buf;
+    /// use windlass_serve::{Action, Cause, Conn, Handler};
+    ///
+    /// /// The answer has to be there after ten seconds.
+    /// struct Jobs;
+    /// impl Handler for Jobs {
+    ///     type State = ();
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+    ///         c.pause();
+    ///         c.time_limit(Duration::from_secs(10));
+    ///         let answer = |c: &mut Conn<'_, ()>, count: usize| {
+    ///             c.write(format!("{count}\n"));
+    ///             c.time_limit(None);
+    ///             c.resume();
+    ///             Action::None
+    ///         };
+    ///         if c.execute(move || data.len(), answer).is_ok() {
+    ///             Action::None
+    ///         } else {
+    ///             Action::Close
+    ///         }
+    ///     }
+    ///     fn limit_reached(&mut self, c: &mut Conn<'_, ()>, _: Cause) -> Action {
+    ///         c.write("too slow\n");
+    ///         Action::Close
+    ///     }
+    /// }
+    /// ```
+    pub fn time_limit(&mut self, id: Id, span: impl Into<Option<Duration>>) -> bool {
+        self.set_limit(id, span.into(), RunsWhile::Open)
+    }
+
+    fn set_limit(&mut self, id: Id, span: Option<Duration>, runs: RunsWhile) -> bool {
         if !self.takes_limits(id) {
             return false;
         }
         let index = id.index();
-        let Some(span) = span.into() else {
+        let Some(span) = span else {
             self.unlimit(index);
             return true;
         };
         let at = self.activate(index).limited;
-        let at = self.clocks.allowances.set(at, Allowance::new(id, span, least_rate));
+        let at = self.clocks.allowances.set(at, Allowance::new(id, span, runs));
         self.activate(index).limited = Some(at);
         self.table.place_mut(index).flags |= LIMITED;
         if self.clocks.allowances.needs_timer() {
@@ -141,7 +196,7 @@ impl<S> Engine<S> {
         true
     }
 
-    /// Whether a connection has a [limit](Engine::limit) now; false for a stale id.
+    /// Whether a connection has a [limit](Engine::limit) now, of either kind; false for a stale id.
     pub fn is_limited(&self, id: Id) -> bool {
         self.table
             .get(id)
@@ -242,9 +297,9 @@ impl<S> Engine<S> {
         let stop = at.saturating_sub(AT_ONCE);
         while at > stop {
             at -= 1;
-            let Some(id) = self.clocks.allowances.id_at(at) else { continue };
-            let runs = is_read(self.table.place(id.index()));
-            if self.clocks.allowances.look(at, now, runs) {
+            let Some((id, runs)) = self.clocks.allowances.one_at(at) else { continue };
+            let counts = counts(self.table.place(id.index()), runs);
+            if self.clocks.allowances.look(at, now, counts) {
                 self.limit_reached(watcher, id.index(), Cause::TooSlow);
             }
         }
@@ -267,7 +322,8 @@ impl<S> Engine<S> {
     }
 
     pub(crate) fn reads_changed<D: Driver>(&mut self, watcher: &mut Watcher<D>, id: Id) {
-        let Some(runs) = self.table.get(id).map(is_read) else { return };
+        let read = RunsWhile::Read { least_rate: 0 };
+        let Some(runs) = self.table.get(id).map(|place| counts(place, read)) else { return };
         let Some(active) = self.table.active_of(id.index()) else { return };
         if let Some(at) = active.limited {
             // They have stopped in this turn, so not before its wait has ended.
@@ -292,11 +348,11 @@ impl<S> Engine<S> {
     }
 
     /// Whether a connection that has reached a limit is still to be told of it: what the program
-    /// has done meanwhile may have begun its time anew. One that leaves or is paused keeps its
-    /// limit.
+    /// has done meanwhile may have begun its time anew. One that leaves keeps its limit, and one
+    /// that is paused keeps that of its peer.
     pub(crate) fn is_beyond_limit(&mut self, id: Id, cause: Cause) -> bool {
         let Some(place) = self.table.get(id) else { return false };
-        let waits = place.is_to_end() || place.flags & PAUSED != 0;
+        let (ends, is_paused) = (place.is_to_end(), place.flags & PAUSED != 0);
         let index = id.index();
         let Some(active) = self.table.active_of(index) else { return false };
         if cause == Cause::Idle {
@@ -305,9 +361,11 @@ impl<S> Engine<S> {
             }
             active.idle = IdleClock::Elsewhere;
             self.dirty(index); // It reads or rests again.
-            return !waits;
+            return !ends && !is_paused;
         }
         let Some(at) = active.limited else { return false };
+        let Some((_, runs)) = self.clocks.allowances.one_at(at as usize) else { return false };
+        let waits = ends || is_paused && runs != RunsWhile::Open;
         let is_told = !waits && self.clocks.allowances.has_none_left(at);
         if is_told {
             self.unlimit(index);

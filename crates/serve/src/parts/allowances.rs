@@ -13,13 +13,21 @@ use windlass::Ticket;
 use crate::parts::trim::trim;
 use crate::words::id::Id;
 
+/// When the time of a connection runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunsWhile {
+    /// While it is read: the time is the peer's. So many bytes give one second back; 0: none do.
+    Read { least_rate: u32 },
+    /// While it is open, whatever moves.
+    Open,
+}
+
 /// What a peer has left of its time.
 pub(crate) struct Allowance {
     pub(crate) id: Id,
     span: Duration,
     left: Duration,
-    /// So many bytes give one second back; 0: none do.
-    least_rate: u32,
+    runs: RunsWhile,
     /// The bytes that have come since the last look.
     bytes: u64,
     /// The time of the last look, if the clock ran then.
@@ -27,8 +35,8 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    pub(crate) fn new(id: Id, span: Duration, least_rate: u32) -> Allowance {
-        Allowance { id, span, left: span, least_rate, bytes: 0, looked: None }
+    pub(crate) fn new(id: Id, span: Duration, runs: RunsWhile) -> Allowance {
+        Allowance { id, span, left: span, runs, bytes: 0, looked: None }
     }
 
     /// The reads stop: takes the time until then off.
@@ -43,7 +51,11 @@ impl Allowance {
     fn is_used_up(&mut self, now: Instant, runs: bool) -> bool {
         let before = std::mem::replace(&mut self.looked, runs.then_some(now));
         let bytes = std::mem::take(&mut self.bytes);
-        let gained = match bytes.saturating_mul(1_000_000_000).checked_div(self.least_rate.into()) {
+        let least_rate = match self.runs {
+            RunsWhile::Read { least_rate } => least_rate,
+            RunsWhile::Open => 0,
+        };
+        let gained = match bytes.saturating_mul(1_000_000_000).checked_div(least_rate.into()) {
             Some(ns) => Duration::from_nanos(ns),
             None => Duration::ZERO,
         };
@@ -90,8 +102,9 @@ impl Allowances {
         self.list.get(at as usize).map(|moved| moved.id)
     }
 
-    pub(crate) fn id_at(&self, at: usize) -> Option<Id> {
-        self.list.get(at).map(|allowance| allowance.id)
+    /// The connection at a place, and when its time runs.
+    pub(crate) fn one_at(&self, at: usize) -> Option<(Id, RunsWhile)> {
+        self.list.get(at).map(|allowance| (allowance.id, allowance.runs))
     }
 
     pub(crate) fn count(&mut self, at: u32, bytes: usize) {
@@ -106,6 +119,9 @@ impl Allowances {
     /// The reads of the connection at a place have stopped, and may have begun again.
     pub(crate) fn reads_changed(&mut self, at: u32, stop: Instant, start: Option<Instant>) {
         let one = &mut self.list[at as usize];
+        if one.runs == RunsWhile::Open {
+            return;
+        }
         one.stop(stop);
         one.looked = start;
     }
@@ -143,7 +159,7 @@ mod tests {
 
     fn allowance(span: Duration, least_rate: u32) -> Allowance {
         let id = Id { number: 1, index: 0 };
-        Allowance::new(id, span, least_rate)
+        Allowance::new(id, span, RunsWhile::Read { least_rate })
     }
 
     #[test]

@@ -453,7 +453,7 @@ impl<S> Conn<'_, S> {
         self.engine.set_idle_timeout(self.id(), span);
     }
 
-    /// Whether the connection has a [limit](Conn::limit) now.
+    /// Whether the connection has a [limit](Conn::limit) now, of either kind.
     pub fn is_limited(&self) -> bool {
         self.engine.is_limited(self.id())
     }
@@ -462,6 +462,12 @@ impl<S> Conn<'_, S> {
     /// arrive give one second of it back. `None` takes the limit away. See [`Engine::limit`].
     pub fn limit(&mut self, span: impl Into<Option<Duration>>, least_rate: u32) {
         self.engine.limit(self.id(), span, least_rate);
+    }
+
+    /// Limits the time until the next call, for an answer for example. It counts whether the
+    /// connection is read or not. `None` takes the limit away. See [`Engine::time_limit`].
+    pub fn time_limit(&mut self, span: impl Into<Option<Duration>>) {
+        self.engine.time_limit(self.id(), span);
     }
 
     /// The engine of this loop, with all its connections.

@@ -109,8 +109,9 @@ pub trait Handler: Sized {
     }
 
     /// The connection has reached a limit of its time: `cause` is [`Cause::Idle`], or
-    /// [`Cause::TooSlow`] for that of [`Conn::limit`]. The default ends it with this cause: bytes
-    /// that wait are lost. Otherwise it goes on: see [`Event::LimitReached`].
+    /// [`Cause::TooSlow`] for those of [`Conn::limit`] and [`Conn::time_limit`]. The default ends
+    /// it with this cause: bytes that wait are lost. Otherwise it goes on: see
+    /// [`Event::LimitReached`].
     /// [`Engine::set_idle_timeout`] has an example.
     ///
     /// [`Event::LimitReached`]: crate::Event::LimitReached

@@ -49,11 +49,13 @@ pub enum Event<S> {
     /// The connection has reached a limit of its time, and goes on: only with
     /// [`Config::limit_events`](crate::Config::limit_events). The program writes a last answer or
     /// a ping, for example, sets another [limit](Engine::limit), or ends the connection. If it does
-    /// nothing, an idle time begins again, and the limit of [`Engine::limit`] is gone.
+    /// nothing, an idle time begins again, and the limit of [`Engine::limit`] or
+    /// [`Engine::time_limit`] is gone.
     ///
     /// The event does not come if the program sets another time, takes it away or pauses the
     /// connection before, in a callback of the same turn for example. With a pause, what the peer
-    /// has used up of its time stays used up, and the event follows the resume.
+    /// has used up of its time stays used up, and the event follows the resume. (That of
+    /// `time_limit` comes in a pause, too.)
     LimitReached {
         /// The connection.
         id: Id,
