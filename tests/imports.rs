@@ -35,7 +35,7 @@ struct Floors {
 }
 
 /// Every crate of the workspace.
-const CRATES: [&Floors; 3] = [&CORE, &SERVE, &HTTP1];
+const CRATES: [&Floors; 4] = [&CORE, &SERVE, &HTTP1, &WEB];
 
 const CORE: Floors = Floors {
     home: "",
@@ -127,6 +127,32 @@ const HTTP1: Floors = Floors {
         ("both ways", &["decode", "encode"]),
     ],
     folders: &[],
+    upward: &[],
+    own: None,
+    apart: None,
+    least: 40,
+};
+
+const WEB: Floors = Floors {
+    home: "crates/web",
+    layers: &[
+        ("words", &["words"]),
+        (
+            "messages",
+            &[
+                "message::date",
+                "message::head",
+                "message::query",
+                "message::source",
+                "message::response",
+                "message::arrived",
+                "message::request",
+            ],
+        ),
+        ("connections", &["exchange"]),
+        ("applications", &["app"]),
+    ],
+    folders: &["message"],
     upward: &[],
     own: None,
     apart: None,

@@ -21,7 +21,7 @@ pub(super) struct Rules {
 }
 
 /// Every crate of the workspace.
-pub(super) const CRATES: [Rules; 3] = [
+pub(super) const CRATES: [Rules; 4] = [
     Rules {
         home: "",
         root_types: 32,
@@ -40,6 +40,13 @@ pub(super) const CRATES: [Rules; 3] = [
         home: "crates/http1",
         root_types: 20,
         parts: ("head/request.rs", "pub struct RequestHead {", 12),
+        beside: &[],
+        functions: 100,
+    },
+    Rules {
+        home: "crates/web",
+        root_types: 24,
+        parts: ("exchange/mod.rs", "pub(crate) struct Exchange<K> {", 12),
         beside: &[],
         functions: 100,
     },

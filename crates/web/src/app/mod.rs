@@ -1,0 +1,267 @@
+//! An application: routes, hooks and state, and the server that runs it.
+//!
+//! ```text
+//! mod.rs      the type `App`
+//! routes.rs   which handler answers a request
+//! hooks.rs    what is called around handlers
+//! perform.rs  requests into calls of handlers
+//! serve.rs    the application as a handler of windlass-serve
+//! running.rs  the server: addresses, loops, start and end
+//! ```
+
+mod hooks;
+mod perform;
+mod routes;
+mod running;
+mod serve;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use hooks::Finished;
+use hooks::Hooks;
+use routes::{Route, Routes};
+pub use running::{Running, ServerLoop};
+
+use crate::message::head::Head;
+use crate::message::request::Request;
+use crate::message::response::Response;
+use crate::words::error::Error;
+use crate::words::limits::Limits;
+
+/// Answers a request.
+type HandlerFn<S> = dyn Fn(&mut S, &mut Request<'_, S>) -> Response + Send + Sync;
+
+/// Makes the state of a loop.
+type MakeState<S> = dyn Fn(usize) -> S + Send + Sync;
+
+/// An application: routes with their handlers, hooks around them, and a state for each loop.
+///
+/// A handler gets the state and the request, and returns what converts into a [`Response`]. It runs
+/// on the loop, so it must not block: [`Request::blocking`] runs blocking code on another thread.
+///
+/// ```no_run
+/// use windlass_web::App;
+///
+/// let app = App::new()
+///     .get("/", |_, _| "Hello, World!")
+///     .get("/hello/{name}", |_, q| format!("hi {}", q.param("name")));
+/// app.listen("127.0.0.1:8080")?.run()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Routes
+///
+/// `{name}` is one part of a path, `{*name}` the rest of it. The most exact route answers. A path
+/// without a route is a 404, a method that a path has not is a 405, one that no path has is a 501.
+/// `HEAD` is answered by the handler of `GET`, and `OPTIONS` with the methods of the path.
+///
+/// # State
+///
+/// Each loop has a state of its own, made by the closure of [`App::with`], so that handlers need no
+/// lock. What all loops share is an `Arc` that the closure clones.
+pub struct App<S = ()> {
+    make: Arc<MakeState<S>>,
+    routes: Routes<S>,
+    hooks: Hooks<S>,
+    limits: Limits,
+    server: running::Settings,
+}
+
+impl App<()> {
+    /// An application without a state.
+    pub fn new() -> App<()> {
+        App::with(|_loop| ())
+    }
+}
+
+impl Default for App<()> {
+    fn default() -> App<()> {
+        App::new()
+    }
+}
+
+impl<S: 'static> App<S> {
+    /// An application whose loops have the state that `make` makes, with the index of the loop.
+    pub fn with(make: impl Fn(usize) -> S + Send + Sync + 'static) -> App<S> {
+        App {
+            make: Arc::new(make),
+            routes: Routes::default(),
+            hooks: Hooks::default(),
+            limits: Limits::default(),
+            server: running::Settings::default(),
+        }
+    }
+
+    /// Adds a route for a method: a token such as `PURGE`.
+    ///
+    /// # Panics
+    ///
+    /// If the method is no token, if the route is no pattern, if it conflicts with another one, or
+    /// if it has this method already.
+    pub fn route<R: Into<Response>>(
+        mut self,
+        method: &str,
+        route: &str,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> R + Send + Sync + 'static,
+    ) -> App<S> {
+        let handler: Arc<HandlerFn<S>> =
+            Arc::new(move |state, request| handler(state, request).into());
+        self.routes.add(Some(method), route, Route::new(handler));
+        self
+    }
+
+    /// Adds a route for all methods that have none of their own.
+    ///
+    /// # Panics
+    ///
+    /// As [`route`](App::route).
+    pub fn any<R: Into<Response>>(
+        mut self,
+        route: &str,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> R + Send + Sync + 'static,
+    ) -> App<S> {
+        let handler: Arc<HandlerFn<S>> =
+            Arc::new(move |state, request| handler(state, request).into());
+        self.routes.add(None, route, Route::new(handler));
+        self
+    }
+
+    /// Answers requests whose path has no route, in the place of a 404.
+    pub fn fallback<R: Into<Response>>(
+        mut self,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> R + Send + Sync + 'static,
+    ) -> App<S> {
+        let handler: Arc<HandlerFn<S>> =
+            Arc::new(move |state, request| handler(state, request).into());
+        self.routes.fall_back(Route::new(handler));
+        self
+    }
+
+    /// Adds the routes of another application below a path, with its hooks. Its state is not used.
+    ///
+    /// # Panics
+    ///
+    /// If the path does not begin with a slash or ends with one, or if a route conflicts.
+    pub fn nest(mut self, path: &str, other: App<S>) -> App<S> {
+        self.routes.nest(path, other.routes, &other.hooks);
+        self
+    }
+
+    /// The handler of the last route is called with the head of a request, before its body.
+    pub fn at_head(mut self) -> App<S> {
+        self.routes.last().at_head = true;
+        self
+    }
+
+    /// Sets how many bytes a request of the last route may have in its body, in the place of
+    /// [`Limits::body`].
+    pub fn body_limit(mut self, bytes: u64) -> App<S> {
+        self.routes.last().body_limit = Some(bytes);
+        self
+    }
+
+    /// Calls `hook` before the handlers of all routes of this application, at the head of a
+    /// request, and before its body. If it returns a response, that is the answer, and no handler
+    /// is called.
+    pub fn before(
+        mut self,
+        hook: impl Fn(&mut S, &mut Request<'_, S>) -> Option<Response> + Send + Sync + 'static,
+    ) -> App<S> {
+        self.hooks.before.push(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` with the head of every response, before it is written: also with those of
+    /// errors that the server finds.
+    pub fn after(
+        mut self,
+        hook: impl Fn(&mut S, Option<&Request<'_, S>>, &mut Head) + Send + Sync + 'static,
+    ) -> App<S> {
+        self.hooks.after.push(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` when a request is done with: for logs and metrics.
+    pub fn finished(
+        mut self,
+        hook: impl Fn(&mut S, &Finished<'_>) + Send + Sync + 'static,
+    ) -> App<S> {
+        self.hooks.finished.push(Arc::new(hook));
+        self
+    }
+
+    /// Makes the response of every error: of those that handlers return, and of those that the
+    /// server finds, as 404 and 413.
+    pub fn on_error(
+        mut self,
+        shape: impl Fn(&mut S, &Error) -> Response + Send + Sync + 'static,
+    ) -> App<S> {
+        self.hooks.on_error = Some(Arc::new(shape));
+        self
+    }
+
+    /// Sets the limits of requests.
+    pub fn limits(mut self, limits: Limits) -> App<S> {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Methods with a verb of their own.
+macro_rules! verbs {
+    ($($name:ident $method:literal,)+) => {
+        impl<S: 'static> App<S> {
+            $(
+                #[doc = concat!("Adds a route for `", $method, "`: see [`route`](App::route).")]
+                ///
+                /// # Panics
+                ///
+                /// As [`route`](App::route).
+                pub fn $name<R: Into<Response>>(
+                    self,
+                    route: &str,
+                    handler: impl Fn(&mut S, &mut Request<'_, S>) -> R + Send + Sync + 'static,
+                ) -> App<S> {
+                    self.route($method, route, handler)
+                }
+            )+
+        }
+    };
+}
+
+verbs! {
+    get "GET",
+    post "POST",
+    put "PUT",
+    delete "DELETE",
+    patch "PATCH",
+}
+
+impl<S> fmt::Debug for App<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// What the loops of a server share of an application.
+struct Plan<S> {
+    routes: Routes<S>,
+    hooks: Hooks<S>,
+}
+
+/// An application on one loop.
+pub(crate) struct Perform<S> {
+    plan: Arc<Plan<S>>,
+    state: S,
+    panics: u64,
+}
+
+/// What is kept of a request until its response is decided.
+pub(crate) type Kept<S> = crate::message::request::Then<S>;
+
+impl<S> Perform<S> {
+    fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {
+        Perform { plan, state, panics: 0 }
+    }
+}

@@ -1,0 +1,71 @@
+//! The application as a handler of windlass-serve.
+
+use windlass::{Address, Buf, Message};
+use windlass_serve::jobs::JobError;
+use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, Origin};
+
+use super::{Kept, Perform};
+use crate::exchange::{Machine, Slot, Wire};
+
+/// One loop of an application.
+pub(crate) struct Loop<S: 'static> {
+    pub(super) perform: Perform<S>,
+    pub(super) machine: Machine<Kept<S>>,
+}
+
+/// Calls `call` with the parts of a connection.
+macro_rules! with_wire {
+    ($self:ident, $c:ident, $wire:ident => $call:expr) => {{
+        let id = $c.id();
+        let mut $wire = Wire { engine: $c.engine(), id };
+        $self.machine.begin_callback($wire.engine);
+        $call;
+        Action::None
+    }};
+}
+
+impl<S: 'static> Handler for Loop<S> {
+    type State = Slot<Kept<S>>;
+
+    fn serving(&mut self, _: &mut Context<'_, Self::State>, _: &[Address]) -> Action {
+        Action::None
+    }
+
+    fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {
+        self.machine.drain(server.engine());
+        Action::None
+    }
+
+    fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
+        with_wire!(self, c, wire => self.machine.opened(&mut wire, origin.peer, false))
+    }
+
+    fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
+        with_wire!(self, c, wire => self.machine.data(&mut self.perform, &mut wire, data))
+    }
+
+    fn eof(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        with_wire!(self, c, wire => self.machine.eof(&mut self.perform, &mut wire))
+    }
+
+    fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        with_wire!(self, c, wire => self.machine.drained(&mut self.perform, &mut wire))
+    }
+
+    fn limit_reached(&mut self, c: &mut Conn<'_, Self::State>, cause: Cause) -> Action {
+        with_wire!(self, c, wire => self.machine.limit_reached(&mut self.perform, &mut wire, cause))
+    }
+
+    fn executed(&mut self, c: &mut Conn<'_, Self::State>, output: Message) -> Action {
+        with_wire!(self, c, wire => self.machine.executed(&mut self.perform, &mut wire, output))
+    }
+
+    fn job_failed(&mut self, c: &mut Conn<'_, Self::State>, error: JobError) -> Action {
+        with_wire!(self, c, wire => self.machine.job_failed(&mut self.perform, &mut wire, &error))
+    }
+
+    fn closed(&mut self, _: &mut Context<'_, Self::State>, closed: Closed<Self::State>) -> Action {
+        self.machine.closed(&mut self.perform, closed.state);
+        Action::None
+    }
+}

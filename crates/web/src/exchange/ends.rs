@@ -1,0 +1,116 @@
+//! Limits, and the ends of the peer and of the connection.
+
+use windlass_serve::{Cause, Id};
+
+use super::program::{End, Program};
+use super::{Exchange, Machine, Slot, Stage, Wire};
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+impl<K: 'static> Machine<K> {
+    /// The head of a request has begun.
+    pub(super) fn limit_head(&mut self, wire: &mut Wire<'_, K>) {
+        wire.engine.limit(wire.id, self.limits.head, 0);
+    }
+
+    /// A request waits for its response.
+    pub(super) fn limit_answer(&mut self, wire: &mut Wire<'_, K>) {
+        wire.engine.limit(wire.id, self.limits.answer, 0);
+    }
+
+    /// A phase has taken too long.
+    pub(crate) fn limit_reached<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        cause: Cause,
+    ) {
+        let Some(slot) = wire.slot() else { return };
+        let Some(exchange) = slot.exchange.take() else {
+            wire.engine.close(wire.id); // no request has come for too long
+            return;
+        };
+        match (&exchange.stage, cause) {
+            (Stage::Head | Stage::Body, _) => {
+                let late = Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly");
+                self.give_up(program, wire, Some(exchange), late);
+            }
+            (Stage::Answer(_), Cause::TooSlow) => {
+                self.running -= 1;
+                self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
+            }
+            _ => slot.exchange = Some(exchange),
+        }
+        self.flush(wire);
+    }
+
+    /// The peer has shut down its output.
+    pub(crate) fn eof<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
+        let Some(slot) = wire.slot() else { return };
+        let Some(mut exchange) = slot.exchange.take() else {
+            wire.engine.close(wire.id);
+            return;
+        };
+        match exchange.stage {
+            Stage::Head if exchange.input.is_empty() => {
+                self.recycle(exchange);
+                wire.engine.close(wire.id);
+            }
+            Stage::Head | Stage::Body => {
+                let cut = Error::new(Status::BAD_REQUEST).text("the request is not whole");
+                self.give_up(program, wire, Some(exchange), cut);
+                self.flush(wire);
+            }
+            Stage::Answer(_) | Stage::Stream(_) => {
+                exchange.has_peer_ended = true;
+                slot.exchange = Some(exchange);
+            }
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn closed<P: Program<Keep = K>>(&mut self, program: &mut P, mut slot: Slot<K>) {
+        self.peers.remove(slot.peer);
+        let Some(exchange) = slot.exchange.take() else { return };
+        let Exchange { stage, route, start, .. } = &*exchange;
+        let (status, sent, times) = match stage {
+            Stage::Head => return,
+            Stage::Body => (None, 0, None),
+            Stage::Answer(_) => {
+                self.running -= 1;
+                (None, 0, None)
+            }
+            Stage::Stream(streamed) => {
+                (Some(streamed.status), streamed.sent, Some((*start, streamed.decided)))
+            }
+        };
+        program.finished(*route, None, End { status, sent, error: None, times });
+        self.recycle(exchange);
+    }
+
+    /// The server shuts down: connections without a request close, and the others behind their
+    /// response.
+    pub(crate) fn drain(&mut self, engine: &mut windlass_serve::Engine<Slot<K>>) {
+        self.is_draining = true;
+        let is_idle = |id: &Id| engine.state(*id).is_some_and(|slot| slot.exchange.is_none());
+        let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
+        for id in idle {
+            engine.close(id);
+        }
+    }
+}
+
+impl<K: 'static> Machine<K> {
+    /// The job of a request has panicked, or was dropped.
+    pub(crate) fn job_failed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        error: &windlass_serve::jobs::JobError,
+    ) {
+        let Some((exchange, _)) = self.take_waiting(wire) else { return };
+        let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(format!("{error:?}"));
+        let response = program.respond_to(exchange.route, error);
+        self.answer_late(program, wire, exchange, super::program::Answer::Respond(response));
+    }
+}

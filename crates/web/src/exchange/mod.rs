@@ -1,0 +1,240 @@
+//! One request after the other on a connection: from bytes to a response.
+//!
+//! ```text
+//! mod.rs      the state of a connection, and what all connections of a loop share
+//! program.rs  what answers requests
+//! read.rs     bytes into requests
+//! respond.rs  responses into bytes
+//! ends.rs     limits, the ends of the peer and of the connection
+//! ```
+//!
+//! # Why
+//! A request that comes whole, and is answered at once, needs no memory of its connection: it is
+//! read where it was received. Only one that waits for something has an [`Exchange`]. So an idle
+//! connection has 16 bytes here.
+
+mod ends;
+mod peer;
+pub(crate) mod program;
+mod read;
+mod respond;
+
+use std::time::Instant;
+
+use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Version};
+use windlass_serve::{Engine, Id};
+
+use crate::exchange::peer::{PeerMark, Peers};
+use crate::exchange::program::{Program, RouteId};
+use crate::message::arrived::{Arrived, From};
+use crate::message::date::Date;
+use crate::message::source::Source;
+use crate::words::limits::Limits;
+
+/// How many bytes behind a request that waits are kept before its connection is read no more.
+const READ_AHEAD: usize = 16 << 10;
+
+/// How many exchanges without a request a loop keeps.
+const POOL: usize = 256;
+
+/// The state of a connection.
+pub(crate) struct Slot<K> {
+    exchange: Option<Box<Exchange<K>>>,
+    peer: PeerMark,
+    /// The number of its requests, in the low 14 bits.
+    bits: u16,
+}
+
+const COUNT: u16 = 0x3fff;
+const IS_TLS: u16 = 0x8000;
+
+impl<K> Default for Slot<K> {
+    fn default() -> Slot<K> {
+        Slot { exchange: None, peer: PeerMark::default(), bits: 0 }
+    }
+}
+
+/// A request that waits for something.
+pub(crate) struct Exchange<K> {
+    stage: Stage<K>,
+    decoder: RequestDecoder,
+    /// Bytes that have come and are not decoded.
+    input: Vec<u8>,
+    /// The head, once it has come.
+    head: Vec<u8>,
+    /// The body as far as it has come, if it is collected.
+    body: Vec<u8>,
+    asked: Asked,
+    route: RouteId,
+    /// When the first byte came.
+    start: Instant,
+    /// Whether the peer has shut down its output.
+    has_peer_ended: bool,
+    /// Whether the connection is paused.
+    is_paused: bool,
+}
+
+/// What a request waits for.
+enum Stage<K> {
+    /// The rest of its head.
+    Head,
+    /// The rest of its body.
+    Body,
+    /// The value of its job.
+    Answer(K),
+    /// Room for the next part of its response.
+    Stream(Box<Streamed>),
+}
+
+/// A response that is being made.
+struct Streamed {
+    source: Box<dyn Source>,
+    encoder: BodyEncoder,
+    status: crate::words::status::Status,
+    decided: Instant,
+    sent: u64,
+}
+
+/// A connection of an engine.
+pub(crate) struct Wire<'a, K> {
+    pub(crate) engine: &'a mut Engine<Slot<K>>,
+    pub(crate) id: Id,
+}
+
+impl<K> Wire<'_, K> {
+    #[inline]
+    fn slot(&mut self) -> Option<&mut Slot<K>> {
+        self.engine.state_mut(self.id)
+    }
+}
+
+/// What all connections of a loop share.
+pub(crate) struct Machine<K> {
+    limits: Limits,
+    /// The time of this callback.
+    now: Instant,
+    /// The last head that was decoded.
+    head: RequestHead,
+    /// Responses that are written at the end of the callback.
+    out: Vec<u8>,
+    date: Date,
+    peers: Peers,
+    pool: Vec<Box<Exchange<K>>>,
+    /// How many requests wait for their response.
+    running: usize,
+    /// Whether the server shuts down.
+    is_draining: bool,
+}
+
+impl<K> Machine<K> {
+    pub(crate) fn new(limits: Limits) -> Machine<K> {
+        Machine {
+            head: RequestHead::new(limits.of_codec()),
+            limits,
+            now: Instant::now(),
+            out: Vec::with_capacity(4096),
+            date: Date::new(),
+            peers: Peers::default(),
+            pool: Vec::new(),
+            running: 0,
+            is_draining: false,
+        }
+    }
+
+    /// Gives `Date` a fixed beginning, so that a seed of a simulation has one trace.
+    pub(crate) fn simulate_date(&mut self, now: Instant) {
+        self.date.simulate(now);
+    }
+
+    /// A callback begins.
+    pub(crate) fn begin_callback(&mut self, engine: &Engine<Slot<K>>) {
+        self.now = engine.now();
+    }
+
+    /// A connection has opened.
+    pub(crate) fn opened(
+        &mut self,
+        wire: &mut Wire<'_, K>,
+        peer: Option<std::net::SocketAddr>,
+        is_tls: bool,
+    ) {
+        let mark = self.peers.add(peer);
+        if let Some(slot) = wire.slot() {
+            slot.peer = mark;
+            slot.bits = if is_tls { IS_TLS } else { 0 };
+        }
+    }
+
+    #[inline]
+    fn from(&self, wire: &Wire<'_, K>) -> From {
+        let slot = wire.engine.state(wire.id);
+        From {
+            id: wire.id,
+            peer: slot.and_then(|slot| self.peers.get(slot.peer)),
+            is_tls: slot.is_some_and(|slot| slot.bits & IS_TLS != 0),
+        }
+    }
+
+    /// An exchange for a request whose first byte has come.
+    fn exchange(&mut self) -> Box<Exchange<K>> {
+        let now = self.now;
+        let mut exchange = self.pool.pop().unwrap_or_else(|| Box::new(Exchange::new(now)));
+        exchange.start = now;
+        exchange
+    }
+
+    /// Takes an exchange back that is done with.
+    fn recycle(&mut self, mut exchange: Box<Exchange<K>>) {
+        if self.pool.len() < POOL {
+            exchange.clear();
+            self.pool.push(exchange);
+        }
+    }
+
+    /// Decodes a head again that was decoded before.
+    fn decode_again(&mut self, bytes: &[u8]) -> bool {
+        RequestDecoder::new().decode(&mut self.head, bytes).is_ok()
+    }
+}
+
+impl<K> Exchange<K> {
+    fn new(start: Instant) -> Exchange<K> {
+        Exchange {
+            stage: Stage::Head,
+            decoder: RequestDecoder::new(),
+            input: Vec::new(),
+            head: Vec::new(),
+            body: Vec::new(),
+            asked: Asked::new(Method::Get, Version::Http11),
+            route: RouteId::NONE,
+            start,
+            has_peer_ended: false,
+            is_paused: false,
+        }
+    }
+
+    /// What it keeps beyond its own size, in bytes.
+    fn held(&self) -> usize {
+        self.input.len() + self.head.len() + self.body.len()
+    }
+
+    fn clear(&mut self) {
+        /// Longer buffers are rare, and go back to the system.
+        const KEPT: usize = 4096;
+        for buffer in [&mut self.input, &mut self.head, &mut self.body] {
+            if buffer.capacity() > KEPT { *buffer = Vec::new() } else { buffer.clear() }
+        }
+        self.stage = Stage::Head;
+        self.decoder = RequestDecoder::new();
+        self.route = RouteId::NONE;
+        (self.has_peer_ended, self.is_paused) = (false, false);
+    }
+}
+
+/// A request, from parts that are borrowed apart.
+fn arrived<'a>(head: &'a RequestHead, bytes: &'a [u8], from: From) -> Arrived<'a> {
+    Arrived { head, bytes, from }
+}
+
+/// The program's type of what is kept.
+type Keep<P> = <P as Program>::Keep;

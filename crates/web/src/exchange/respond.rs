@@ -1,0 +1,383 @@
+//! Responses into bytes.
+
+use windlass::{Buf, Message};
+use windlass_http1::{Asked, BodyEncoder, EncodeError, ResponseEncoder};
+
+use super::program::{Answer, End, Program, RouteId};
+use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
+use crate::message::head::Head;
+use crate::message::response::{Body, Response};
+use crate::message::source::{Flow, Part};
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+/// Bodies from this size on are written without a copy.
+const LARGE: usize = 4096;
+
+/// What comes behind an answer.
+pub(super) enum Next<K> {
+    /// The next request.
+    Request,
+    /// Nothing: the connection closes.
+    Nothing,
+    /// The response is not whole.
+    Waits(Box<Exchange<K>>),
+}
+
+/// The route of a request, what its response depends on, and the bytes of its head, if they are at
+/// hand and decoded.
+pub(super) type Context<'a> = (RouteId, Asked, Option<&'a [u8]>);
+
+impl<K: 'static> Machine<K> {
+    /// Does what the program answers.
+    #[inline]
+    pub(super) fn answer<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        answer: Answer<K>,
+    ) -> Next<K> {
+        match answer {
+            Answer::Respond(response) => self.respond(program, wire, exchange, context, response),
+            Answer::Job(job, keep) => {
+                if self.running >= self.limits.running || wire.engine.execute(wire.id, job).is_err()
+                {
+                    let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
+                    let response = program.respond_to(context.0, busy);
+                    return self.respond(program, wire, exchange, context, response);
+                }
+                let mut exchange = exchange.unwrap_or_else(|| self.exchange());
+                (exchange.route, exchange.asked) = (context.0, context.1);
+                if let Some(head) = context.2.filter(|_| exchange.head.is_empty()) {
+                    exchange.head.extend_from_slice(head);
+                }
+                exchange.stage = Stage::Answer(keep);
+                self.running += 1;
+                self.limit_answer(wire);
+                Next::Waits(exchange)
+            }
+        }
+    }
+
+    /// Writes a response, as far as it is there.
+    pub(super) fn respond<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        mut response: Response,
+    ) -> Next<K> {
+        let (route, mut asked, bytes) = context;
+        let now = self.now;
+        let error = response.take_error();
+        let (mut head, body) = response.into_parts();
+        let from = self.from(wire);
+        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+        program.decided(route, request, &mut head);
+        let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended);
+        if self.is_last(wire) || head.closes() || has_ended {
+            asked.keep_alive = false;
+        }
+        let len = body.len();
+        let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
+        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, len) {
+            Ok(encoder) => encoder,
+            Err(failure) => {
+                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
+                return self.respond_again(program, wire, exchange, context, error);
+            }
+        };
+        let keeps_alive = encoder.keep_alive();
+        if let Body::Stream(source) = body {
+            let mut exchange = exchange.unwrap_or_else(|| self.exchange());
+            (exchange.route, exchange.asked) = (route, asked);
+            exchange.asked.keep_alive = keeps_alive;
+            let status = head.status();
+            let streamed = Streamed { source, encoder, status, decided: now, sent: 0 };
+            exchange.stage = Stage::Stream(Box::new(streamed));
+            return self.stream(program, wire, exchange);
+        }
+        let sent = if encoder.is_sent() { len.unwrap_or(0) } else { 0 };
+        if sent > 0 {
+            self.put(wire, body);
+        }
+        let end = End {
+            status: Some(head.status()),
+            sent: sent as u64,
+            error: error.as_ref(),
+            times: Some((start, now)),
+        };
+        let from = self.from(wire);
+        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+        program.finished(route, request, end);
+        if let Some(exchange) = exchange {
+            self.recycle(exchange);
+        }
+        if keeps_alive {
+            return Next::Request;
+        }
+        self.flush(wire);
+        wire.engine.close(wire.id);
+        Next::Nothing
+    }
+
+    /// A response that cannot be written is an error of the server.
+    #[cold]
+    fn respond_again<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        error: Error,
+    ) -> Next<K> {
+        // Without the program's own response to it, which may be wrong in the same way.
+        let head = Head::new(error.status(), None);
+        let now = self.now;
+        let _ = encode(&mut self.out, self.date.at(now), context.1, &head, Some(0));
+        let end = End { status: Some(error.status()), sent: 0, error: Some(&error), times: None };
+        program.finished(context.0, None, end);
+        if let Some(exchange) = exchange {
+            self.recycle(exchange);
+        }
+        self.flush(wire);
+        wire.engine.close(wire.id);
+        Next::Nothing
+    }
+
+    /// Counts a request; whether it is the last one of its connection.
+    #[inline]
+    fn is_last(&mut self, wire: &mut Wire<'_, K>) -> bool {
+        let most = self.limits.requests;
+        let Some(slot) = wire.slot() else { return true };
+        let count = slot.bits & COUNT;
+        if count < COUNT {
+            slot.bits += 1;
+        }
+        count + 1 >= most || self.is_draining
+    }
+
+    /// Appends a body to what is written at the end of the callback.
+    #[inline]
+    fn put(&mut self, wire: &mut Wire<'_, K>, body: Body) {
+        match body {
+            Body::Static(bytes) if bytes.len() < LARGE => self.out.extend_from_slice(bytes),
+            Body::Bytes(bytes) if bytes.len() < LARGE => self.out.extend_from_slice(&bytes),
+            Body::Shared(bytes) if bytes.len() < LARGE => self.out.extend_from_slice(&bytes),
+            Body::Static(bytes) => self.put_large(wire, bytes.into()),
+            Body::Bytes(bytes) => self.put_large(wire, bytes.into()),
+            Body::Shared(bytes) => self.put_large(wire, bytes.into()),
+            Body::Empty | Body::Stream(_) | Body::Later(_) => {}
+        }
+    }
+
+    fn put_large(&mut self, wire: &mut Wire<'_, K>, body: Buf) {
+        self.flush(wire);
+        if wire.engine.write(wire.id, body).is_err() {
+            wire.engine.abort(wire.id);
+        }
+    }
+
+    /// Writes the responses of this callback.
+    #[inline]
+    pub(super) fn flush(&mut self, wire: &mut Wire<'_, K>) {
+        if self.out.is_empty() {
+            return;
+        }
+        if wire.engine.write_slice(wire.id, &self.out).is_err() {
+            // It leaves, or holds more than its share: its peer gets no part of a response.
+            wire.engine.abort(wire.id);
+        }
+        self.out.clear();
+    }
+
+    /// Makes the parts of a response that the connection has room for.
+    fn stream<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+    ) -> Next<K> {
+        let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
+        let mut bytes = Vec::new();
+        let flow = loop {
+            self.flush(wire);
+            if wire.engine.is_full(wire.id) {
+                break Flow::More;
+            }
+            bytes.clear();
+            let flow = streamed.source.next(&mut Part::new(&mut bytes));
+            streamed.sent += bytes.len() as u64;
+            if streamed.encoder.data(&mut self.out, &bytes).is_err() {
+                break Flow::Fail;
+            }
+            if flow != Flow::More {
+                break flow;
+            }
+        };
+        if flow == Flow::More {
+            return Next::Waits(exchange);
+        }
+        let Stage::Stream(streamed) = std::mem::replace(&mut exchange.stage, Stage::Head) else {
+            return Next::Waits(exchange);
+        };
+        let Streamed { encoder, status, decided, sent, .. } = *streamed;
+        let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
+        let times = Some((exchange.start, decided));
+        let end = End { status: Some(status), sent, error: None, times };
+        program.finished(exchange.route, None, end);
+        let keeps_alive = exchange.asked.keep_alive;
+        self.recycle(exchange);
+        if is_whole && keeps_alive {
+            return Next::Request;
+        }
+        self.flush(wire);
+        if is_whole {
+            wire.engine.close(wire.id)
+        } else {
+            wire.engine.abort(wire.id)
+        };
+        Next::Nothing
+    }
+
+    /// The connection has room for more output.
+    pub(crate) fn drained<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+    ) {
+        let Some(slot) = wire.slot() else { return };
+        let Some(mut exchange) = slot.exchange.take() else { return };
+        if !matches!(exchange.stage, Stage::Stream(_)) {
+            slot.exchange = Some(exchange);
+            return;
+        }
+        let input = std::mem::take(&mut exchange.input);
+        let next = self.stream(program, wire, exchange);
+        self.behind(program, wire, next, input);
+    }
+
+    /// The job of a request has returned.
+    pub(crate) fn executed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        output: Message,
+    ) {
+        let Some((exchange, keep)) = self.take_waiting(wire) else { return };
+        let answer = program.executed(keep, output);
+        self.answer_late(program, wire, exchange, answer);
+    }
+
+    /// The request of a connection that waits for its answer.
+    pub(super) fn take_waiting(&mut self, wire: &mut Wire<'_, K>) -> Option<(Box<Exchange<K>>, K)> {
+        let slot = wire.slot()?;
+        let mut exchange = slot.exchange.take()?;
+        match std::mem::replace(&mut exchange.stage, Stage::Head) {
+            Stage::Answer(keep) => {
+                self.running -= 1;
+                wire.engine.limit(wire.id, None, 0);
+                Some((exchange, keep))
+            }
+            stage => {
+                exchange.stage = stage;
+                slot.exchange = Some(exchange);
+                None
+            }
+        }
+    }
+
+    /// Does what the program answers to a request that has waited.
+    pub(super) fn answer_late<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+        answer: Answer<K>,
+    ) {
+        let input = std::mem::take(&mut exchange.input);
+        let head = std::mem::take(&mut exchange.head);
+        let has_head = !head.is_empty() && self.decode_again(&head);
+        let context = (exchange.route, exchange.asked, has_head.then_some(&head[..]));
+        let mut next = self.answer(program, wire, Some(exchange), context, answer);
+        if let Next::Waits(exchange) = &mut next {
+            exchange.head = head;
+        }
+        self.behind(program, wire, next, input);
+    }
+
+    /// Goes on behind a response with the bytes that have come meanwhile.
+    fn behind<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        next: Next<K>,
+        input: Vec<u8>,
+    ) {
+        match next {
+            Next::Nothing => {}
+            Next::Waits(mut exchange) => {
+                exchange.input = input;
+                self.go_on_with_input(program, wire, exchange);
+            }
+            Next::Request => {
+                wire.engine.resume(wire.id);
+                wire.engine.charge(wire.id, 0);
+                if !input.is_empty() {
+                    let mut exchange = self.exchange();
+                    exchange.input = input;
+                    self.go_on_with_input(program, wire, exchange);
+                }
+            }
+        }
+        self.flush(wire);
+    }
+}
+
+impl Body {
+    /// How many bytes it has, if that is known.
+    fn len(&self) -> Option<usize> {
+        match self {
+            Body::Empty | Body::Later(_) => Some(0),
+            Body::Static(bytes) => Some(bytes.len()),
+            Body::Bytes(bytes) => Some(bytes.len()),
+            Body::Shared(bytes) => Some(bytes.len()),
+            Body::Stream(_) => None,
+        }
+    }
+}
+
+/// Writes the head of a response.
+#[inline]
+fn encode(
+    out: &mut Vec<u8>,
+    date: &str,
+    asked: Asked,
+    head: &Head,
+    len: Option<usize>,
+) -> Result<BodyEncoder, EncodeError> {
+    let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
+    encoder.field("Date", date)?;
+    if let Some(kind) = head.kind() {
+        encoder.field("Content-Type", kind)?;
+    }
+    for (name, value) in head.fields() {
+        encoder.field(name, value)?;
+    }
+    let code = head.status().code();
+    match len {
+        Some(0) if code == 204 || code == 304 || code == 205 => encoder.empty(),
+        Some(len) => {
+            let mut body = encoder.length(len as u64)?;
+            // The bytes follow: they are put behind the head.
+            if body.is_sent() {
+                body.before(&mut Vec::new(), len)?;
+            }
+            Ok(body)
+        }
+        None => encoder.chunked(),
+    }
+}

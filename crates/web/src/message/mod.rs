@@ -1,0 +1,9 @@
+//! Requests and responses, as programs see them.
+
+pub(crate) mod arrived;
+pub(crate) mod date;
+pub(crate) mod head;
+pub(crate) mod query;
+pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod source;

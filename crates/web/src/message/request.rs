@@ -1,0 +1,284 @@
+//! A request, as a handler gets it.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use windlass::Message;
+use windlass_http1::{Method, Version};
+use windlass_serve::Id;
+
+use crate::message::arrived::Arrived;
+use crate::message::query::{Pairs, decode};
+use crate::message::response::Response;
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+/// A job for another thread, and its value.
+pub(crate) type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
+
+/// What follows a job, on the loop.
+pub(crate) type Then<S> = Box<dyn FnOnce(&mut S, Message) -> Response>;
+
+/// What a request has asked for, in the place of a decided response.
+pub(crate) enum Asked<S> {
+    Job(Job, Then<S>),
+}
+
+/// A request, as a handler gets it.
+///
+/// The body is there, unless the route is [`at_head`](crate::App::at_head).
+pub struct Request<'a, S = ()> {
+    arrived: Arrived<'a>,
+    route: &'a str,
+    params: matchit::Params<'a, 'a>,
+    body: Option<&'a [u8]>,
+    decoded: OnceCell<Vec<(&'a str, Cow<'a, str>)>>,
+    pairs: OnceCell<Pairs<'a>>,
+    /// What was asked for last, and the number of its response.
+    asked: Option<(u32, Asked<S>)>,
+    count: u32,
+}
+
+impl<'a, S: 'static> Request<'a, S> {
+    pub(crate) fn new(
+        arrived: Arrived<'a>,
+        route: &'a str,
+        params: matchit::Params<'a, 'a>,
+    ) -> Request<'a, S> {
+        let (decoded, pairs) = (OnceCell::new(), OnceCell::new());
+        Request { arrived, route, params, body: None, decoded, pairs, asked: None, count: 0 }
+    }
+
+    pub(crate) fn set_body(&mut self, body: Option<&'a [u8]>) {
+        self.body = body;
+    }
+
+    pub(crate) fn take_asked(&mut self) -> Option<(u32, Asked<S>)> {
+        self.asked.take()
+    }
+
+    /// The method, as it came: `GET`, for example.
+    pub fn method(&self) -> &'a str {
+        self.arrived.head.method(self.arrived.bytes)
+    }
+
+    /// The method, if it is a usual one.
+    pub fn kind(&self) -> Method {
+        self.arrived.head.kind()
+    }
+
+    /// The version of HTTP.
+    pub fn version(&self) -> Version {
+        self.arrived.head.version()
+    }
+
+    /// The path, as it came: percent-encoded, without the query.
+    pub fn path(&self) -> &'a str {
+        self.arrived.head.path(self.arrived.bytes)
+    }
+
+    /// The target, as it came: the path with the query, for most requests.
+    pub fn target(&self) -> &'a str {
+        self.arrived.head.target(self.arrived.bytes)
+    }
+
+    /// The host and the port that the client means. HTTP/1.0 may have none.
+    pub fn host(&self) -> Option<&'a str> {
+        self.arrived.head.authority(self.arrived.bytes)
+    }
+
+    /// The pattern of the route, as the program has it: `/notes/{id}`.
+    pub fn route(&self) -> &'a str {
+        self.route
+    }
+
+    /// A part of the path, by its name in the route; empty if the route has no such name. It has no
+    /// percent-encoding any more: `%2F` is a slash. Bytes that are no UTF-8 are U+FFFD.
+    pub fn param(&self, name: &str) -> &str {
+        let all = self.decoded.get_or_init(|| {
+            self.params.iter().map(|(name, value)| (name, decode(value))).collect()
+        });
+        all.iter().find(|pair| pair.0 == name).map_or("", |(_, value)| value)
+    }
+
+    /// A [part of the path](Request::param) as a number or another type.
+    ///
+    /// # Errors
+    ///
+    /// 404, because there is nothing at a path with such a part.
+    pub fn parse<T: FromStr>(&self, name: &str) -> Result<T, Error> {
+        self.param(name).parse().map_err(|_| Error::new(Status::NOT_FOUND))
+    }
+
+    /// The first value of the query with this name. It has no percent-encoding any more, and `+` is
+    /// a space. Bytes that are no UTF-8 are U+FFFD.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.pairs().get(name)
+    }
+
+    /// All names and values of the query, decoded.
+    pub fn pairs(&self) -> &Pairs<'a> {
+        self.pairs.get_or_init(|| Pairs::parse(self.query_text().unwrap_or("").as_bytes()))
+    }
+
+    /// What stands behind the `?`, as it came.
+    pub fn query_text(&self) -> Option<&'a str> {
+        self.arrived.head.query(self.arrived.bytes)
+    }
+
+    /// The value of the first field with this name, in any case; `None`, too, if it is no UTF-8.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.header_bytes(name)?).ok()
+    }
+
+    /// The value of the first field with this name, in any case.
+    pub fn header_bytes(&self, name: &str) -> Option<&[u8]> {
+        // A search for several calls would need a table: heads are short.
+        let is = |field: &(&str, &'a [u8])| field.0.eq_ignore_ascii_case(name);
+        self.headers().find(is).map(|(_, value)| value)
+    }
+
+    /// Names and values of the fields, in their order. Values may have bytes above 127.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a, S> {
+        self.arrived.head.fields(self.arrived.bytes)
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    ///
+    /// 500: the route is [`at_head`](crate::App::at_head), so that the body has not come.
+    pub fn body(&self) -> Result<&'a [u8], Error> {
+        const LATER: &str = "the handler of a route that is `at_head` has no body";
+        self.body.ok_or_else(|| Error::new(Status::INTERNAL_SERVER_ERROR).because(LATER))
+    }
+
+    /// The body as a text.
+    ///
+    /// # Errors
+    ///
+    /// 400: it is no UTF-8. Those of [`body`](Request::body).
+    pub fn text(&self) -> Result<&'a str, Error> {
+        let no_text =
+            |error| Error::new(Status::BAD_REQUEST).text("the body is no UTF-8").because(error);
+        std::str::from_utf8(self.body()?).map_err(no_text)
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// - 415: the `Content-Type` is there, and is neither `application/json` nor ends with `+json`.
+    /// - 400: the body is no JSON, or not of this type. The client gets the place.
+    /// - Those of [`body`](Request::body).
+    #[cfg(feature = "json")]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Error> {
+        if self.header_bytes("content-type").is_some_and(|kind| !is_json(kind)) {
+            return Err(Error::new(Status::UNSUPPORTED_MEDIA_TYPE).text("the body must be JSON"));
+        }
+        serde_json::from_slice(self.body()?).map_err(|error| {
+            Error::new(Status::BAD_REQUEST)
+                .text(format!("the body is wrong: {error}"))
+                .because(error)
+        })
+    }
+
+    /// The names and values of a form: a body of `application/x-www-form-urlencoded`.
+    ///
+    /// # Errors
+    ///
+    /// - 415: the `Content-Type` is another one.
+    /// - Those of [`body`](Request::body).
+    pub fn form(&self) -> Result<Pairs<'a>, Error> {
+        const FORM: &[u8] = b"application/x-www-form-urlencoded";
+        if !self
+            .header_bytes("content-type")
+            .is_some_and(|kind| essence(kind).eq_ignore_ascii_case(FORM))
+        {
+            return Err(Error::new(Status::UNSUPPORTED_MEDIA_TYPE).text("the body must be a form"));
+        }
+        Ok(Pairs::parse(self.body()?))
+    }
+
+    /// The address of the client; `None` if it has no internet address.
+    pub fn peer(&self) -> Option<IpAddr> {
+        Some(self.arrived.from.peer?.ip())
+    }
+
+    /// The address and port at the other end of the connection.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        self.arrived.from.peer
+    }
+
+    /// Whether the connection has TLS.
+    pub fn is_tls(&self) -> bool {
+        self.arrived.from.is_tls
+    }
+
+    /// The id of the connection.
+    pub fn connection(&self) -> Id {
+        self.arrived.from.id
+    }
+
+    fn ask(&mut self, asked: Asked<S>) -> Response {
+        self.count += 1;
+        self.asked = Some((self.count, asked));
+        Response::later(self.count)
+    }
+
+    /// Runs `job` on a worker thread, then `then` with its value on the loop, whose response is the
+    /// answer: for a database, a file system, a computation.
+    ///
+    /// The connection waits meanwhile, and the loop goes on. If the server has no room for the job,
+    /// the client gets a 503 with `Retry-After`. If the job panics, it gets a 500. If the
+    /// connection ends before, `then` is dropped.
+    ///
+    /// Return the response. If it is dropped, the job does not run.
+    pub fn blocking<T, R>(
+        &mut self,
+        job: impl FnOnce() -> T + Send + 'static,
+        then: impl FnOnce(&mut S, T) -> R + 'static,
+    ) -> Response
+    where
+        T: Send + 'static,
+        R: Into<Response>,
+    {
+        let job: Job = Box::new(move || Box::new(job()));
+        let then: Then<S> =
+            Box::new(move |state, output| match output.downcast::<Box<dyn Any + Send>>() {
+                Ok(value) => match value.downcast::<T>() {
+                    Ok(value) => then(state, *value).into(),
+                    Err(_) => Status::INTERNAL_SERVER_ERROR.into(),
+                },
+                Err(_) => Status::INTERNAL_SERVER_ERROR.into(),
+            });
+        self.ask(Asked::Job(job, then))
+    }
+}
+
+impl<S> fmt::Debug for Request<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Arrived { head, bytes, .. } = self.arrived;
+        f.debug_struct("Request")
+            .field("method", &head.method(bytes))
+            .field("target", &head.target(bytes))
+            .field("route", &self.route)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A media type without its parameters.
+fn essence(kind: &[u8]) -> &[u8] {
+    kind.split(|byte| *byte == b';').next().unwrap_or(b"").trim_ascii()
+}
+
+#[cfg(feature = "json")]
+fn is_json(kind: &[u8]) -> bool {
+    let essence = essence(kind);
+    let ends = essence.len() > 5 && essence[essence.len() - 5..].eq_ignore_ascii_case(b"+json");
+    ends || essence.eq_ignore_ascii_case(b"application/json")
+}

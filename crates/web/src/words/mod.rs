@@ -1,0 +1,5 @@
+//! Words of the crate's interface.
+
+pub(crate) mod error;
+pub(crate) mod limits;
+pub(crate) mod status;
