@@ -131,8 +131,9 @@ impl<S> Engine<S> {
     }
 
     /// Limits a time of the program's own, that of its answer for example. When `span` has passed,
-    /// and the program has not called this again, the connection ends with [`Cause::TooSlow`], or [`Event::LimitReached`] follows.
-    /// `None` takes the limit away. False as for [`limit`](Engine::limit).
+    /// and the program has not called this again, the connection ends with [`Cause::TooSlow`], or
+    /// [`Event::LimitReached`] follows. `None` takes the limit away. False as for
+    /// [`limit`](Engine::limit).
     ///
     /// A [`limit`](Engine::limit) is the peer's, and counts only while the connection is read. This
     /// one always counts: also while the program has paused the connection, while too much output
