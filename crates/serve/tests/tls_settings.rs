@@ -587,6 +587,29 @@ fn keys_are_logged_only_if_the_program_asks() {
     assert!(log.contains("CLIENT_TRAFFIC_SECRET_0 "), "{log}");
 }
 
+/// A layer that speaks one protocol sets it, and the program may have others.
+#[test]
+fn a_default_protocol_is_of_all_settings_without_one() {
+    let (_, server, client) = settings(Provider::default());
+    let agreed = |tls: &Tls| {
+        let pair = Pair::open(tls, &client.clone().alpn(["h2", "http/1.1"]).build().unwrap());
+        pair.server.alpn().map(<[u8]>::to_vec)
+    };
+    let tls = server.clone().build().unwrap();
+    let clone = tls.clone();
+    assert_eq!(agreed(&tls), None);
+    tls.default_alpn(["http/1.1"]);
+    assert_eq!(agreed(&clone).as_deref(), Some(&b"http/1.1"[..]));
+    clone.reload().unwrap();
+    assert_eq!(agreed(&tls).as_deref(), Some(&b"http/1.1"[..]));
+    clone.replace(server.clone()).unwrap();
+    assert_eq!(agreed(&tls).as_deref(), Some(&b"http/1.1"[..]));
+    clone.replace(server.alpn(["h2"])).unwrap();
+    assert_eq!(agreed(&tls).as_deref(), Some(&b"h2"[..]));
+    tls.default_alpn(["http/1.1"]);
+    assert_eq!(agreed(&tls).as_deref(), Some(&b"h2"[..]));
+}
+
 #[test]
 fn secrets_are_not_in_the_debug_form() {
     let (authority, server, client) = settings(Provider::default());

@@ -78,6 +78,8 @@ pub struct TlsBuilder {
     has_tickets: bool,
     sessions: usize,
     resolver: Option<HelloResolver>,
+    /// The protocols of a program that has set none.
+    default_alpn: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -111,6 +113,32 @@ impl Tls {
             has_tickets: true,
             sessions: SESSIONS,
             resolver: None,
+            default_alpn: Vec::new(),
+        }
+    }
+
+    /// Sets the protocols of this end ([ALPN](TlsBuilder::alpn)) if the program has set none: for a
+    /// layer that speaks one, such as HTTP. They are of all clones, and of what
+    /// [`reload`](Tls::reload) and [`replace`](Tls::replace) take later.
+    ///
+    /// ```
+    /// # let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    /// # let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// use windlass_serve::tls::{Pem, Tls};
+    ///
+    /// let tls = Tls::pem(Pem::bytes(certificate), Pem::bytes(key))?;
+    /// tls.default_alpn(["http/1.1"]); // a client that offers only `h2` is refused
+    /// # Ok::<(), windlass_serve::tls::Error>(())
+    /// ```
+    pub fn default_alpn<T: AsRef<[u8]>>(&self, protocols: impl IntoIterator<Item = T>) {
+        let mut builder = self.0.builder.lock().unwrap_or_else(PoisonError::into_inner);
+        builder.default_alpn = protocols.into_iter().map(|one| one.as_ref().to_vec()).collect();
+        if builder.common.alpn.is_empty() {
+            let mut current = self.now();
+            let mut config = ServerConfig::clone(&current.config);
+            config.alpn_protocols.clone_from(&builder.default_alpn);
+            current.config = Arc::new(config);
+            *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         }
     }
 
@@ -134,8 +162,9 @@ impl Tls {
     ///
     /// # Errors
     /// As for [`TlsBuilder::build`]. Then everything stays as it was.
-    pub fn replace(&self, settings: TlsBuilder) -> Result<(), TlsError> {
+    pub fn replace(&self, mut settings: TlsBuilder) -> Result<(), TlsError> {
         let mut builder = self.0.builder.lock().unwrap_or_else(PoisonError::into_inner);
+        settings.default_alpn.clone_from(&builder.default_alpn);
         self.set(&settings)?;
         *builder = settings;
         Ok(())
@@ -317,7 +346,8 @@ impl TlsBuilder {
             .map_err(setting)?
             .with_client_cert_verifier(self.verifier(&provider)?)
             .with_cert_resolver(Arc::new(self.names(&provider)?));
-        config.alpn_protocols.clone_from(&common.alpn);
+        let alpn = if common.alpn.is_empty() { &self.default_alpn } else { &common.alpn };
+        config.alpn_protocols.clone_from(alpn);
         if let Some(log) = common.key_log() {
             config.key_log = log;
         }
