@@ -8,7 +8,7 @@ fn main() -> std::io::Result<()> {
         .get("/", |_, _| "Hello, World!")
         .get("/plaintext", |_, _| "Hello, World!")
         .post("/echo", |_, q| q.body().map(<[u8]>::to_vec))
-        .listen(&format!("127.0.0.1:{port}"))?;
+        .listen(format!("127.0.0.1:{port}"))?;
     app.run()?;
     Ok(())
 }

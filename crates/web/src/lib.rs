@@ -17,7 +17,7 @@ mod exchange;
 mod message;
 mod words;
 
-pub use app::{App, Finished, Running, ServerLoop};
+pub use app::{App, Finished, Listen, Running, ServerLoop};
 pub use message::head::Head;
 pub use message::query::Pairs;
 pub use message::request::Request;
@@ -26,6 +26,8 @@ pub use message::source::{Flow, Part, Source};
 pub use windlass;
 pub use windlass_http1 as http1;
 pub use windlass_serve as serve;
+#[cfg(feature = "tls")]
+pub use windlass_serve::tls;
 pub use words::error::Error;
 pub use words::limits::Limits;
 pub use words::status::Status;

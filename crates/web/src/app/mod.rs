@@ -6,10 +6,12 @@
 //! hooks.rs    what is called around handlers
 //! perform.rs  requests into calls of handlers
 //! serve.rs    the application as a handler of windlass-serve
+//! listen.rs   where it listens
 //! running.rs  the server: addresses, loops, start and end
 //! ```
 
 mod hooks;
+mod listen;
 mod perform;
 mod routes;
 mod running;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 
 pub use hooks::Finished;
 use hooks::Hooks;
+pub use listen::Listen;
 use routes::{Route, Routes};
 pub use running::{Running, ServerLoop};
 

@@ -7,66 +7,125 @@ use std::time::Duration;
 
 use windlass::driver::Driver;
 use windlass::{Address, Builder, Completion, Completions, Watcher};
+use windlass_serve::jobs::Job;
+use windlass_serve::modes::{Balance, IoMode, Loops};
 use windlass_serve::report::Report;
 use windlass_serve::{Config, Remote, Server};
 
+use super::listen::{Listen, Place, Where};
 use super::serve::Loop;
 use super::{App, Perform, Plan};
 use crate::exchange::Machine;
 
 /// The settings of an application's server.
 pub(super) struct Settings {
-    listens: Vec<Listen>,
-    loops: windlass_serve::modes::Loops,
+    places: Vec<Place>,
+    loops: Loops,
+    pins: bool,
+    balance: Balance,
+    mode: IoMode,
     config: Config,
-    limits: windlass_serve::Limits,
+    limits: Option<windlass_serve::Limits>,
     builder: Builder,
+    executor: Option<Arc<dyn Fn(Job) + Send + Sync>>,
+    signals: Vec<(i32, SignalCall)>,
+    takes_signals: Option<bool>,
     grace: Duration,
 }
+
+type SignalCall = Box<dyn FnMut(&Remote) + Send>;
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            listens: Vec::new(),
-            loops: windlass_serve::modes::Loops::One,
+            places: Vec::new(),
+            loops: Loops::One,
+            pins: false,
+            balance: Balance::default(),
+            mode: IoMode::NonBlocking,
             config: Config::new(),
-            limits: windlass_serve::Limits::new(),
+            limits: None,
             builder: Watcher::builder(),
+            executor: None,
+            signals: Vec::new(),
+            takes_signals: None,
             grace: Duration::from_secs(10),
         }
     }
 }
 
-/// Where a server listens.
-enum Listen {
-    Address(String),
-    Listener(std::net::TcpListener),
-}
-
 impl<S: 'static> App<S> {
-    /// Adds an address to listen at: `HOST:PORT`, or an address of
-    /// [`Server::listen`](windlass_serve::Server::listen), as `unix:///run/web`. With port 0 the
-    /// system chooses one.
+    /// Adds an address to listen at: see [`Listen`]. With port 0 the system chooses one.
+    ///
+    /// ```no_run
+    /// use windlass_web::App;
+    ///
+    /// let app = App::new().get("/", |_, _| "Hello, World!");
+    /// let app = app.listen("0.0.0.0:8080")?.listen("unix:///run/web")?;
+    /// # app.run()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: it is no address.
-    pub fn listen(mut self, address: &str) -> io::Result<App<S>> {
-        let address =
-            if address.contains("://") { address.to_owned() } else { format!("tcp://{address}") };
-        self.server.listens.push(Listen::Address(address));
+    /// `InvalidInput`: it is no address. What else can be wrong with an address shows when the
+    /// server starts.
+    pub fn listen(mut self, at: impl Listen) -> io::Result<App<S>> {
+        self.server.places.push(at.place()?);
         Ok(self)
     }
 
-    /// Adds a listener that the program has made.
-    pub fn listener(mut self, listener: std::net::TcpListener) -> App<S> {
-        self.server.listens.push(Listen::Listener(listener));
+    /// Sets the number of loops: see [`Server::loops`]. Each loop has a state of its own.
+    pub fn loops(mut self, loops: impl Into<Loops>) -> App<S> {
+        self.server.loops = loops.into();
         self
     }
 
-    /// Sets the number of loops: see [`Server::loops`](windlass_serve::Server::loops).
-    pub fn loops(mut self, loops: impl Into<windlass_serve::modes::Loops>) -> App<S> {
-        self.server.loops = loops.into();
+    /// Binds each loop to a processor: see [`Server::pin_loops`].
+    pub fn pin_loops(mut self, on: bool) -> App<S> {
+        self.server.pins = on;
+        self
+    }
+
+    /// Sets how connections are distributed over the loops: see [`Server::balance`].
+    pub fn balance(mut self, balance: Balance) -> App<S> {
+        self.server.balance = balance;
+        self
+    }
+
+    /// Sets what serves the connections: the loops, threads of their own, or both. See [`IoMode`].
+    ///
+    /// Handlers on a thread may block. A thread has a state of its own, as a loop has, which it
+    /// keeps for its next connection: what all have is an `Arc`.
+    pub fn io_mode(mut self, mode: IoMode) -> App<S> {
+        self.server.mode = mode;
+        self
+    }
+
+    /// Passes the jobs of [`Request::blocking`](crate::Request::blocking) to an executor of the
+    /// program: see [`Server::executor`].
+    pub fn executor(mut self, executor: impl Fn(Job) + Send + Sync + 'static) -> App<S> {
+        self.server.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Sets the configuration of the connections: the name of the server, its log, the header of a
+    /// proxy in front, options of sockets. See [`Config`]. `close_on_eof` has no effect.
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use windlass_serve::Config;
+    /// use windlass_serve::net::Proxy;
+    /// use windlass_web::App;
+    ///
+    /// // The load balancer in front speaks the PROXY protocol.
+    /// static PROXY: LazyLock<Proxy> =
+    ///     LazyLock::new(|| Proxy::any().from("10.0.0.0/8".parse().expect("a network")));
+    /// let app = App::new().config(Config::new().name("api").proxy(&PROXY));
+    /// # let _ = app;
+    /// ```
+    pub fn config(mut self, config: Config) -> App<S> {
+        self.server.config = config;
         self
     }
 
@@ -74,7 +133,7 @@ impl<S: 'static> App<S> {
     ///
     /// [`Limits::keep_alive`]: crate::Limits::keep_alive
     pub fn serve_limits(mut self, limits: windlass_serve::Limits) -> App<S> {
-        self.server.limits = limits;
+        self.server.limits = Some(limits);
         self
     }
 
@@ -90,6 +149,21 @@ impl<S: 'static> App<S> {
         self
     }
 
+    /// Calls `call` on the first loop for each signal of this number: see [`Server::on_signal`].
+    ///
+    /// It gets no state, because that would be the state of one loop. What a signal changes is an
+    /// `Arc` that all loops share, or a `Tls`, which is one.
+    pub fn on_signal(mut self, signal: i32, call: impl FnMut(&Remote) + Send + 'static) -> App<S> {
+        self.server.signals.push((signal, Box::new(call)));
+        self
+    }
+
+    /// Sets whether SIGINT and SIGTERM shut the server down: see [`Server::signals`].
+    pub fn signals(mut self, on: bool) -> App<S> {
+        self.server.takes_signals = Some(on);
+        self
+    }
+
     /// The server, and how its loops are made.
     fn into_server(self) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, server: settings } = self;
@@ -98,17 +172,34 @@ impl<S: 'static> App<S> {
             perform: Perform::new(Arc::clone(&plan), make(index)),
             machine: Machine::new(limits),
         };
+        let connections = settings.limits.unwrap_or(settings.config.limits);
         let mut server = Server::new(make_loop)
             .loops(settings.loops)
+            .pin_loops(settings.pins)
+            .balance(settings.balance)
+            .io_mode(settings.mode)
             .config(settings.config.close_on_eof(false))
-            .limits(settings.limits.idle(limits.keep_alive))
+            .limits(connections.idle(limits.keep_alive))
             .grace(settings.grace)
             .watcher(settings.builder);
-        for listen in settings.listens {
-            server = match listen {
-                Listen::Address(address) => server.listen(&address)?,
-                Listen::Listener(listener) => server.listener(listener),
+        if let Some(executor) = settings.executor {
+            server = server.executor(move |job| executor(job));
+        }
+        if let Some(on) = settings.takes_signals {
+            server = server.signals(on);
+        }
+        for (signal, call) in settings.signals {
+            server = server.on_signal(signal, call);
+        }
+        for place in settings.places {
+            server = match place.at {
+                Where::Address(address) => server.listen(&address)?,
+                Where::Listener(listener) => server.listener(listener),
             };
+            #[cfg(feature = "tls")]
+            if let Some(tls) = place.tls {
+                server = server.tls(tls);
+            }
         }
         Ok(server)
     }
@@ -153,6 +244,11 @@ impl Running {
     pub fn address(&self) -> SocketAddr {
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         self.0.addresses().first().and_then(Address::ip).unwrap_or(unspecified)
+    }
+
+    /// All addresses, in the order in which the program added them.
+    pub fn addresses(&self) -> &[Address] {
+        self.0.addresses()
     }
 
     /// Reaches its loops, from any thread.

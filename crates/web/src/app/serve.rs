@@ -37,7 +37,11 @@ impl<S: 'static> Handler for Loop<S> {
     }
 
     fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
-        with_wire!(self, c, wire => self.machine.opened(&mut wire, origin.peer, false))
+        #[cfg(feature = "tls")]
+        let is_tls = c.tls().is_some();
+        #[cfg(not(feature = "tls"))]
+        let is_tls = false;
+        with_wire!(self, c, wire => self.machine.opened(&mut wire, origin.peer, is_tls))
     }
 
     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {

@@ -126,7 +126,7 @@ pub(crate) struct Machine<K> {
     is_draining: bool,
 }
 
-impl<K> Machine<K> {
+impl<K: 'static> Machine<K> {
     pub(crate) fn new(limits: Limits) -> Machine<K> {
         Machine {
             head: RequestHead::new(limits.of_codec()),
@@ -166,12 +166,13 @@ impl<K> Machine<K> {
     }
 
     #[inline]
-    fn from(&self, wire: &Wire<'_, K>) -> From {
+    fn from<'w>(&self, wire: &'w Wire<'_, K>) -> From<'w> {
         let slot = wire.engine.state(wire.id);
         From {
             id: wire.id,
             peer: slot.and_then(|slot| self.peers.get(slot.peer)),
             is_tls: slot.is_some_and(|slot| slot.bits & IS_TLS != 0),
+            engine: &*wire.engine,
         }
     }
 
@@ -232,7 +233,7 @@ impl<K> Exchange<K> {
 }
 
 /// A request, from parts that are borrowed apart.
-fn arrived<'a>(head: &'a RequestHead, bytes: &'a [u8], from: From) -> Arrived<'a> {
+fn arrived<'a>(head: &'a RequestHead, bytes: &'a [u8], from: From<'a>) -> Arrived<'a> {
     Arrived { head, bytes, from }
 }
 

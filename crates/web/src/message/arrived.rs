@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use windlass_http1::RequestHead;
-use windlass_serve::Id;
+use windlass_serve::report::Counters;
+use windlass_serve::{Engine, Id};
 
 /// A request whose head has come.
 #[derive(Clone, Copy)]
@@ -11,14 +12,34 @@ pub(crate) struct Arrived<'a> {
     pub(crate) head: &'a RequestHead,
     /// The bytes that the head has offsets into.
     pub(crate) bytes: &'a [u8],
-    pub(crate) from: From,
+    pub(crate) from: From<'a>,
 }
 
 /// Where a request comes from.
 #[derive(Clone, Copy)]
-pub(crate) struct From {
+pub(crate) struct From<'a> {
     pub(crate) id: Id,
     /// The address of the peer, if it has an internet address.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) is_tls: bool,
+    pub(crate) engine: &'a dyn Beside,
+}
+
+/// What the engine of a connection tells about it, whatever the type of its state.
+pub(crate) trait Beside {
+    fn counters(&self) -> &Counters;
+
+    #[cfg(feature = "tls")]
+    fn tls(&self, id: Id) -> Option<&windlass_serve::tls::Session>;
+}
+
+impl<S> Beside for Engine<S> {
+    fn counters(&self) -> &Counters {
+        Engine::counters(self)
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self, id: Id) -> Option<&windlass_serve::tls::Session> {
+        Engine::tls(self, id)
+    }
 }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use windlass::Message;
 use windlass_http1::{Method, Version};
 use windlass_serve::Id;
+use windlass_serve::report::Counters;
 
 use crate::message::arrived::Arrived;
 use crate::message::query::{Pairs, decode};
@@ -217,6 +218,30 @@ impl<'a, S: 'static> Request<'a, S> {
     /// Whether the connection has TLS.
     pub fn is_tls(&self) -> bool {
         self.arrived.from.is_tls
+    }
+
+    /// The session of TLS: the version, the name that the client has asked for, its certificate.
+    /// `None` for a plain connection.
+    ///
+    /// ```
+    /// use windlass_web::{App, Status};
+    ///
+    /// // Who it is, by a certificate that the server has checked: see
+    /// // `TlsBuilder::require_client_certificates`.
+    /// let app = App::new().get("/me", |_, q| {
+    ///     let certificate = q.tls().and_then(|tls| tls.peer_certificate_info());
+    ///     certificate.map(|who| who.to_string()).ok_or(Status::FORBIDDEN)
+    /// });
+    /// # let _ = app;
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls(&self) -> Option<&'a windlass_serve::tls::Session> {
+        self.arrived.from.engine.tls(self.arrived.from.id)
+    }
+
+    /// The counts of the loop's connections: for metrics.
+    pub fn counters(&self) -> &'a Counters {
+        self.arrived.from.engine.counters()
     }
 
     /// The id of the connection.
