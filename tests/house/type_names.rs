@@ -30,6 +30,7 @@ const BETWEEN: &[&str] = &[
     "Asked",
     "Begin",
     "Body",
+    "Call",
     "Cause",
     "Chunk",
     "Closed",

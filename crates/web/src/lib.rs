@@ -15,6 +15,7 @@
 mod app;
 mod exchange;
 mod message;
+pub mod test;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::driver::Driver;
+use windlass::sim::Sim;
 use windlass::{Address, Builder, Completion, Completions, Watcher};
 use windlass_serve::jobs::Job;
 use windlass_serve::modes::{Balance, IoMode, Loops};
@@ -232,6 +233,23 @@ impl<S: 'static> App<S> {
     /// Those of [`Server::start_on`](windlass_serve::Server::start_on).
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<S>> {
         Ok(ServerLoop(self.into_server()?.start_on(watcher)?))
+    }
+}
+
+impl<S: 'static> App<S> {
+    /// Starts the server at one place of a simulated host, instead of its own places.
+    pub(crate) fn start_simulated(
+        mut self,
+        host: &Sim,
+        at: impl Listen,
+    ) -> io::Result<(Watcher, ServerLoop<S>)> {
+        let mut watcher = Watcher::simulated_with(host, self.server.builder.config());
+        self.server.places = vec![at.place()?];
+        // Threads of the program's own would know nothing of the virtual time.
+        (self.server.executor, self.server.mode) = (None, IoMode::NonBlocking);
+        let mut server = self.start_on(&mut watcher)?;
+        server.simulate_date(&watcher);
+        Ok((watcher, server))
     }
 }
 

@@ -1,0 +1,82 @@
+//! Caller of an application without a network of the test's own.
+//!
+//! # Why
+//! They run over a simulated connection, too: so their limits, their codec and the order of their
+//! hooks are those of a server.
+
+use std::fmt;
+
+use super::client::Client;
+use super::request::TestRequest;
+use super::response::TestResponse;
+use super::simulation::Simulation;
+use crate::app::App;
+
+/// Caller an application several times: the state of its loop stays.
+///
+/// ```
+/// use windlass_web::{App, test};
+///
+/// let app = App::with(|_loop| 0).post("/add", |sum, _| {
+///     *sum += 1;
+///     format!("{sum}")
+/// });
+/// let mut caller = test::Caller::of(app);
+/// assert_eq!(caller.call(test::post("/add")).text(), "1");
+/// assert_eq!(caller.call(test::post("/add")).text(), "2");
+/// ```
+pub struct Caller {
+    client: Client,
+    _simulation: Simulation,
+}
+
+impl Caller {
+    /// Starts the application.
+    pub fn of<S: 'static>(app: App<S>) -> Caller {
+        let mut simulation = Simulation::new(0);
+        let app = std::cell::Cell::new(Some(app));
+        simulation.serve("localhost:80", move || app.take().expect("it starts once"));
+        Caller { client: simulation.client(), _simulation: simulation }
+    }
+
+    /// Sends a request, whose URL may be a path, and waits for the response.
+    ///
+    /// # Panics
+    ///
+    /// If there is no response: the application has ended the connection.
+    pub fn call(&mut self, request: TestRequest) -> TestResponse {
+        let what = format!("{} {}", request.method, request.url);
+        let mut request = request;
+        if request.url.starts_with('/') {
+            request.url.insert_str(0, "http://localhost");
+        }
+        let response = self.client.send(&request);
+        response.unwrap_or_else(|error| panic!("{what} has no response: {error}"))
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").finish_non_exhaustive()
+    }
+}
+
+impl<S: 'static> App<S> {
+    /// Answers one request of a test, without a network of the test's own. A
+    /// [`test::Caller`](crate::test::Caller) keeps the state for further ones.
+    ///
+    /// ```
+    /// use windlass_web::{App, Status, test};
+    ///
+    /// let app = App::new().get("/hello/{name}", |_, q| format!("hi {}", q.param("name")));
+    /// let response = app.call(test::get("/hello/you"));
+    /// assert_eq!((response.status(), response.text()), (Status::OK, "hi you"));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no response: the application has ended the connection.
+    pub fn call(self, request: TestRequest) -> TestResponse {
+        Caller::of(self).call(request)
+    }
+}
