@@ -220,11 +220,12 @@ impl From<Status> for Response {
 }
 
 impl From<Error> for Response {
-    fn from(mut error: Error) -> Response {
+    fn from(error: Error) -> Response {
         let text = error.public_text().to_owned();
         let mut response = Response::text(text).status(error.status());
-        for (name, value) in error.take_fields() {
-            response.head.add(name, value);
+        // The error keeps them: `on_error` may make another response of it.
+        for (name, value) in error.fields() {
+            response.head.add(*name, value.clone());
         }
         response.error = Some(error);
         response

@@ -74,6 +74,10 @@ impl Error {
         self.0.cause.as_deref()
     }
 
+    pub(crate) fn fields(&self) -> &[(&'static str, Cow<'static, str>)] {
+        &self.0.fields
+    }
+
     pub(crate) fn take_fields(&mut self) -> Vec<(&'static str, Cow<'static, str>)> {
         std::mem::take(&mut self.0.fields)
     }
