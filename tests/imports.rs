@@ -166,6 +166,7 @@ const WEB: Floors = Floors {
                 "test::seeds",
             ],
         ),
+        ("public names", &["upgrade"]),
     ],
     folders: &["message", "test"],
     upward: &[],

@@ -16,6 +16,7 @@ mod app;
 mod exchange;
 mod message;
 pub mod test;
+pub mod upgrade;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};

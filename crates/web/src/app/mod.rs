@@ -8,6 +8,7 @@
 //! serve.rs    the application as a handler of windlass-serve
 //! listen.rs   where it listens
 //! running.rs  the server: addresses, loops, start and end
+//! upgrade.rs  what takes over a connection behind an upgrade
 //! ```
 
 mod hooks;
@@ -16,6 +17,7 @@ mod perform;
 mod routes;
 mod running;
 mod serve;
+pub(crate) mod upgrade;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +27,9 @@ use hooks::Hooks;
 pub use listen::Listen;
 use routes::{Route, Routes};
 pub use running::{Running, ServerLoop};
+use upgrade::Protocol;
 
+use crate::exchange::raw::Raws;
 use crate::message::head::Head;
 use crate::message::request::Request;
 use crate::message::response::Response;
@@ -138,6 +142,19 @@ impl<S: 'static> App<S> {
         let handler: Arc<HandlerFn<S>> =
             Arc::new(move |state, request| handler(state, request).into());
         self.routes.fall_back(Route::new(handler));
+        self
+    }
+
+    /// Answers `CONNECT` requests, which name a host and a port in the place of a path:
+    /// [`Request::target`] has them. [`Request::tunnel`] takes the connection over. Without this
+    /// they are a 501.
+    pub fn connect<R: Into<Response>>(
+        mut self,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> R + Send + Sync + 'static,
+    ) -> App<S> {
+        let handler: Arc<HandlerFn<S>> =
+            Arc::new(move |state, request| handler(state, request).into());
+        self.routes.connect(Route::new(handler));
         self
     }
 
@@ -258,6 +275,8 @@ pub(crate) struct Perform<S> {
     plan: Arc<Plan<S>>,
     state: S,
     panics: u64,
+    /// What has taken over connections.
+    raws: Raws<Box<dyn Protocol<S>>>,
 }
 
 /// What is kept of a request until its response is decided.
@@ -265,6 +284,10 @@ pub(crate) type Kept<S> = crate::message::request::Then<S>;
 
 impl<S> Perform<S> {
     fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {
-        Perform { plan, state, panics: 0 }
+        Perform { plan, state, panics: 0, raws: Raws::default() }
+    }
+
+    fn state(&mut self) -> &mut S {
+        &mut self.state
     }
 }

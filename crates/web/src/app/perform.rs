@@ -4,11 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use windlass::Message;
+use windlass_serve::{Engine, Id};
 
 use super::hooks::Finished;
 use super::routes::Found;
 use super::{Kept, Perform};
+use crate::exchange::Slot;
 use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
+use crate::exchange::raw::{News, Over};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
 use crate::message::request::{Asked, Request};
@@ -33,7 +36,8 @@ impl<S: 'static> Program for Perform<S> {
         };
         let mut request = Request::new(arrived, self.pattern(&plan, id), params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
-            return Begin::Answer(id, Answer::Respond(response));
+            let answer = self.answer(id, request, response);
+            return Begin::Answer(id, answer);
         }
         if route.at_head {
             let response = self.call(id, |state| (route.handler)(state, &mut request));
@@ -64,7 +68,7 @@ impl<S: 'static> Program for Perform<S> {
         let mut request = Request::new(arrived, self.pattern(&plan, id), params);
         if !begun {
             if let Some(response) = self.call_before(&plan, id, &mut request) {
-                return (id, Answer::Respond(response));
+                return (id, self.answer(id, request, response));
             }
             let most = route.body_limit.unwrap_or(u64::MAX);
             if body.len() as u64 > most {
@@ -79,6 +83,14 @@ impl<S: 'static> Program for Perform<S> {
     fn executed(&mut self, keep: Kept<S>, output: Message) -> Answer<Kept<S>> {
         let response = self.call(RouteId::NONE, |state| keep(state, output));
         Answer::Respond(response)
+    }
+
+    fn raw(&mut self, engine: &mut Engine<Slot<Kept<S>>>, id: Id, raw: u32, news: News) -> bool {
+        self.tell(engine, id, raw, news)
+    }
+
+    fn raw_over(&mut self, raw: u32, over: Over) {
+        self.end_of_raw(raw, over);
     }
 
     fn respond_to(&mut self, route: RouteId, error: Error) -> Response {
@@ -206,9 +218,12 @@ impl<S: 'static> Perform<S> {
         mut request: Request<'_, S>,
         response: Response,
     ) -> Answer<Kept<S>> {
-        let Body::Later(number) = response.body() else { return Answer::Respond(response) };
+        let Body::Later(number) = *response.body() else { return Answer::Respond(response) };
         match request.take_asked() {
-            Some((asked, Asked::Job(job, then))) if asked == *number => Answer::Job(job, then),
+            Some((asked, Asked::Job(job, then))) if asked == number => Answer::Job(job, then),
+            Some((asked, Asked::Upgrade(protocol, raw))) if asked == number => {
+                self.upgrade(response, protocol, raw)
+            }
             _ => {
                 const TWICE: &str = "a handler has asked for two responses, and returned the first";
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(TWICE);

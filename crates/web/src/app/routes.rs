@@ -37,13 +37,14 @@ pub(super) struct Routes<S> {
     router: Router<u32>,
     pub(super) all: Vec<Resource<S>>,
     fallback: Option<Route<S>>,
+    connect: Option<Route<S>>,
     /// The resource and the method that were added last; the method is beyond all for `any`.
     last: Option<(usize, usize)>,
 }
 
 impl<S> Default for Routes<S> {
     fn default() -> Routes<S> {
-        Routes { router: Router::new(), all: Vec::new(), fallback: None, last: None }
+        Routes { router: Router::new(), all: Vec::new(), fallback: None, connect: None, last: None }
     }
 }
 
@@ -108,6 +109,10 @@ impl<S> Routes<S> {
 
     pub(super) fn fall_back(&mut self, route: Route<S>) {
         self.fallback = Some(route);
+    }
+
+    pub(super) fn connect(&mut self, route: Route<S>) {
+        self.connect = Some(route);
     }
 
     /// The route that was added last.
@@ -175,6 +180,9 @@ impl<S> Routes<S> {
     }
 
     fn without_path(&self, kind: Method, method: &str, path: &str) -> Found<'_, S> {
+        if kind == Method::Connect {
+            return self.connect.as_ref().map_or(Found::Unknown, Found::Fallback);
+        }
         match &self.fallback {
             _ if kind == Method::Options && path == "*" => Found::Options(None),
             Some(route) => Found::Fallback(route),

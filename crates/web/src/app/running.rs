@@ -295,6 +295,11 @@ impl<S: 'static> ServerLoop<S> {
         self.0.handler().machine.simulate_date(watcher.now());
     }
 
+    /// The state of the application on this loop.
+    pub fn state(&mut self) -> &mut S {
+        self.0.handler().perform.state()
+    }
+
     /// Takes a completion of the server, and returns one that is not its own.
     pub fn complete<D: Driver>(
         &mut self,

@@ -2,7 +2,7 @@
 
 use windlass::{Address, Buf, Message};
 use windlass_serve::jobs::JobError;
-use windlass_serve::{Action, Cause, Closed, Conn, Context, Handler, Origin};
+use windlass_serve::{Action, Cause, Closed, Conn, Context, Detached, Handler, Origin};
 
 use super::{Kept, Perform};
 use crate::exchange::{Machine, Slot, Wire};
@@ -32,7 +32,7 @@ impl<S: 'static> Handler for Loop<S> {
     }
 
     fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {
-        self.machine.drain(server.engine());
+        self.machine.drain(&mut self.perform, server.engine());
         Action::None
     }
 
@@ -56,6 +56,10 @@ impl<S: 'static> Handler for Loop<S> {
         with_wire!(self, c, wire => self.machine.drained(&mut self.perform, &mut wire))
     }
 
+    fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        with_wire!(self, c, wire => self.machine.woken(&mut self.perform, &mut wire))
+    }
+
     fn limit_reached(&mut self, c: &mut Conn<'_, Self::State>, cause: Cause) -> Action {
         with_wire!(self, c, wire => self.machine.limit_reached(&mut self.perform, &mut wire, cause))
     }
@@ -69,7 +73,18 @@ impl<S: 'static> Handler for Loop<S> {
     }
 
     fn closed(&mut self, _: &mut Context<'_, Self::State>, closed: Closed<Self::State>) -> Action {
-        self.machine.closed(&mut self.perform, closed.state);
+        let end = (closed.id, closed.cause);
+        self.machine.closed(&mut self.perform, closed.state, end);
+        Action::None
+    }
+
+    fn detached(
+        &mut self,
+        _: &mut Context<'_, Self::State>,
+        detached: Detached<Self::State>,
+    ) -> Action {
+        let Detached { id, handle, undelivered, eof, state, .. } = detached;
+        self.machine.detached(&mut self.perform, id, &state, (handle, undelivered, eof));
         Action::None
     }
 }

@@ -3,6 +3,7 @@
 use windlass_serve::{Cause, Id};
 
 use super::program::{End, Program};
+use super::raw::News;
 use super::{Exchange, Machine, Slot, Stage, Wire};
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -25,6 +26,10 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
         cause: Cause,
     ) {
+        if let Some(raw) = wire.raw() {
+            program.raw(wire.engine, wire.id, raw, News::LimitReached(cause));
+            return;
+        }
         let Some(slot) = wire.slot() else { return };
         let Some(exchange) = slot.exchange.take() else {
             wire.engine.close(wire.id); // no request has come for too long
@@ -46,6 +51,10 @@ impl<K: 'static> Machine<K> {
 
     /// The peer has shut down its output.
     pub(crate) fn eof<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
+        if let Some(raw) = wire.raw() {
+            program.raw(wire.engine, wire.id, raw, News::Eof);
+            return;
+        }
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else {
             wire.engine.close(wire.id);
@@ -69,7 +78,15 @@ impl<K: 'static> Machine<K> {
     }
 
     /// A connection has ended.
-    pub(crate) fn closed<P: Program<Keep = K>>(&mut self, program: &mut P, mut slot: Slot<K>) {
+    pub(crate) fn closed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        mut slot: Slot<K>,
+        (id, cause): (Id, Cause),
+    ) {
+        if let Some(raw) = slot.raw() {
+            return self.raw_closed(program, id, raw, cause);
+        }
         self.peers.remove(slot.peer);
         let Some(exchange) = slot.exchange.take() else { return };
         let Exchange { stage, route, start, .. } = &*exchange;
@@ -89,10 +106,17 @@ impl<K: 'static> Machine<K> {
     }
 
     /// The server shuts down: connections without a request close, and the others behind their
-    /// response.
-    pub(crate) fn drain(&mut self, engine: &mut windlass_serve::Engine<Slot<K>>) {
+    /// response. Those with another protocol hear of it.
+    pub(crate) fn drain<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut windlass_serve::Engine<Slot<K>>,
+    ) {
         self.is_draining = true;
-        let is_idle = |id: &Id| engine.state(*id).is_some_and(|slot| slot.exchange.is_none());
+        self.stop_raw(program, engine);
+        let is_idle = |id: &Id| {
+            engine.state(*id).is_some_and(|slot| slot.exchange.is_none() && slot.raw().is_none())
+        };
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
         for id in idle {
             engine.close(id);

@@ -5,6 +5,7 @@
 //! program.rs  what answers requests
 //! read.rs     bytes into requests
 //! respond.rs  responses into bytes
+//! raw.rs      connections that have gone over to another protocol
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
 //!
@@ -16,6 +17,7 @@
 mod ends;
 mod peer;
 pub(crate) mod program;
+pub(crate) mod raw;
 mod read;
 mod respond;
 
@@ -41,11 +43,13 @@ const POOL: usize = 256;
 pub(crate) struct Slot<K> {
     exchange: Option<Box<Exchange<K>>>,
     peer: PeerMark,
-    /// The number of its requests, in the low 14 bits.
+    /// The number of its requests, in the low 14 bits, and flags.
     bits: u16,
 }
 
 const COUNT: u16 = 0x3fff;
+/// It has gone over to another protocol. Its peer is a number then.
+const IS_RAW: u16 = 0x4000;
 const IS_TLS: u16 = 0x8000;
 
 impl<K> Default for Slot<K> {
@@ -119,6 +123,8 @@ pub(crate) struct Machine<K> {
     out: Vec<u8>,
     date: Date,
     peers: Peers,
+    /// Bytes that were read ahead of another protocol, of connections that detach.
+    early: Vec<(Id, windlass::Buf)>,
     pool: Vec<Box<Exchange<K>>>,
     /// How many requests wait for their response.
     running: usize,
@@ -135,6 +141,7 @@ impl<K: 'static> Machine<K> {
             out: Vec::with_capacity(4096),
             date: Date::new(),
             peers: Peers::default(),
+            early: Vec::new(),
             pool: Vec::new(),
             running: 0,
             is_draining: false,

@@ -18,6 +18,18 @@ pub(crate) struct PeerMark {
 /// The marks of addresses in the table have this port, and their places are above this one.
 const IN_TABLE: PeerMark = PeerMark { word: 0, port: 0 };
 
+impl PeerMark {
+    /// A number in the place of an address.
+    pub(super) fn of_number(word: u32) -> PeerMark {
+        PeerMark { word, ..IN_TABLE }
+    }
+
+    #[inline]
+    pub(super) fn number(self) -> u32 {
+        self.word
+    }
+}
+
 /// The addresses that are not of IPv4.
 #[derive(Default)]
 pub(crate) struct Peers {

@@ -1,7 +1,10 @@
 //! What answers the requests of a connection.
 
 use windlass::Message;
+use windlass_serve::{Engine, Id};
 
+use super::Slot;
+use super::raw::{News, Over, Switch};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
 use crate::message::request::Job;
@@ -43,6 +46,13 @@ pub(crate) trait Program {
     /// request.
     fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head);
 
+    /// Something has happened on a connection that has gone over to another protocol. Returns
+    /// whether it goes on: the program has neither closed nor detached it.
+    fn raw(&mut self, engine: &mut Engine<Slot<Self::Keep>>, id: Id, raw: u32, news: News) -> bool;
+
+    /// Such a connection is over. Its number is free.
+    fn raw_over(&mut self, raw: u32, over: Over);
+
     /// A request is done with.
     fn finished(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, end: End<'_>);
 }
@@ -60,6 +70,8 @@ pub(crate) enum Answer<K> {
     Respond(Response),
     /// A job runs. What is kept gets its value.
     Job(Job, K),
+    /// The connection goes over to another protocol.
+    Switch(Box<Switch>),
 }
 
 /// How a request has ended.

@@ -4,6 +4,7 @@ use windlass::Buf;
 use windlass_http1::{Event, Framing, RequestDecoder};
 
 use super::program::{Answer, Begin, Program, RouteId};
+use super::raw::News;
 use super::respond::Next;
 use super::{Exchange, Keep, Machine, READ_AHEAD, Stage, Wire, arrived};
 use crate::message::response::Response;
@@ -27,6 +28,10 @@ impl<K: 'static> Machine<K> {
         data: Buf,
     ) {
         let Some(slot) = wire.slot() else { return };
+        if let Some(raw) = slot.raw() {
+            program.raw(wire.engine, wire.id, raw, News::Data(data));
+            return;
+        }
         match slot.exchange.take() {
             None => {
                 let rest = self.fresh(program, wire, &data, 0);
@@ -116,12 +121,11 @@ impl<K: 'static> Machine<K> {
             if end > input.len() {
                 let mut exchange = self.exchange();
                 exchange.decoder = decoder;
-                match self.begin(program, wire, exchange, &input[..step.consumed]) {
-                    Some(exchange) => {
-                        return self.go_on_from(program, wire, exchange, bytes, at + step.consumed);
-                    }
-                    None => return Rest::Nothing,
-                }
+                at += step.consumed;
+                return match self.begin(program, wire, exchange, &input[..step.consumed]) {
+                    Next::Waits(exchange) => self.go_on_from(program, wire, exchange, bytes, at),
+                    next => self.end_of_http(program, wire, next, &bytes[at..]),
+                };
             }
             let from = self.from(wire);
             let request = arrived(&self.head, input, from);
@@ -132,9 +136,24 @@ impl<K: 'static> Machine<K> {
             let head = &input[..step.consumed];
             match self.answer(program, wire, None, (route, asked, Some(head)), answer) {
                 Next::Request => {}
-                Next::Nothing => return Rest::Nothing,
                 Next::Waits(exchange) => return Rest::Waits(exchange, at),
+                next => return self.end_of_http(program, wire, next, &bytes[at..]),
             }
+        }
+        Rest::Nothing
+    }
+
+    /// No further request comes: the connection closes, or has another protocol.
+    #[cold]
+    fn end_of_http<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        next: Next<K>,
+        rest: &[u8],
+    ) -> Rest<K> {
+        if let Next::Raw(raw, has_ended) = next {
+            self.go_over(program, wire, (raw, has_ended), rest);
         }
         Rest::Nothing
     }
@@ -174,28 +193,28 @@ impl<K: 'static> Machine<K> {
             match step.event {
                 Event::NeedMore | Event::Closed => return Rest::Waits(exchange, at),
                 Event::Head => match self.begin(program, wire, exchange, &input[..step.consumed]) {
-                    Some(begun) => exchange = begun,
-                    None => return Rest::Nothing,
+                    Next::Waits(begun) => exchange = begun,
+                    next => return self.end_of_http(program, wire, next, &bytes[at..]),
                 },
                 Event::Body(range) => exchange.body.extend_from_slice(&input[range]),
                 Event::End => match self.whole(program, wire, exchange) {
                     Next::Request => return self.fresh(program, wire, bytes, at),
-                    Next::Nothing => return Rest::Nothing,
                     Next::Waits(waiting) => return Rest::Waits(waiting, at),
+                    next => return self.end_of_http(program, wire, next, &bytes[at..]),
                 },
                 Event::Trailers | Event::Interim => {}
             }
         }
     }
 
-    /// The head of a request is there, and its body is not. `None`: the connection closes.
+    /// The head of a request is there, and its body is not.
     fn begin<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
         head: &[u8],
-    ) -> Option<Box<Exchange<K>>> {
+    ) -> Next<K> {
         exchange.head.extend_from_slice(head);
         exchange.asked = self.head.asked();
         let from = self.from(wire);
@@ -209,22 +228,19 @@ impl<K: 'static> Machine<K> {
                 exchange.route = route;
                 exchange.asked.keep_alive = false;
                 let context = (route, exchange.asked, Some(head));
-                return match self.answer(program, wire, Some(exchange), context, answer) {
-                    Next::Waits(exchange) => Some(exchange),
-                    Next::Request | Next::Nothing => None,
-                };
+                return self.answer(program, wire, Some(exchange), context, answer);
             }
         };
         if let Err(error) = exchange.decoder.limit_body(most) {
             self.refuse(program, wire, Some(exchange), error);
-            return None;
+            return Next::Nothing;
         }
         if self.head.expects_continue() {
             self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         exchange.stage = Stage::Body;
         wire.engine.limit(wire.id, self.limits.body_time, self.limits.body_rate);
-        Some(exchange)
+        Next::Waits(exchange)
     }
 
     /// A request is whole that came in pieces.

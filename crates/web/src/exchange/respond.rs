@@ -4,6 +4,7 @@ use windlass::{Buf, Message};
 use windlass_http1::{Asked, BodyEncoder, EncodeError, ResponseEncoder};
 
 use super::program::{Answer, End, Program, RouteId};
+use super::raw::News;
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::response::{Body, Response};
@@ -22,6 +23,9 @@ pub(super) enum Next<K> {
     Nothing,
     /// The response is not whole.
     Waits(Box<Exchange<K>>),
+    /// Another protocol, with the number of what the program has for it. The peer may have shut
+    /// down its output.
+    Raw(u32, bool),
 }
 
 /// The route of a request, what its response depends on, and the bytes of its head, if they are at
@@ -41,6 +45,7 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         match answer {
             Answer::Respond(response) => self.respond(program, wire, exchange, context, response),
+            Answer::Switch(switch) => self.switch(program, wire, exchange, context, *switch),
             Answer::Job(job, keep) => {
                 if self.running >= self.limits.running || wire.engine.execute(wire.id, job).is_err()
                 {
@@ -249,6 +254,10 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         wire: &mut Wire<'_, K>,
     ) {
+        if let Some(raw) = wire.raw() {
+            program.raw(wire.engine, wire.id, raw, News::Drained);
+            return;
+        }
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };
         if !matches!(exchange.stage, Stage::Stream(_)) {
@@ -319,6 +328,7 @@ impl<K: 'static> Machine<K> {
     ) {
         match next {
             Next::Nothing => {}
+            Next::Raw(raw, has_ended) => self.go_over(program, wire, (raw, has_ended), &input),
             Next::Waits(mut exchange) => {
                 exchange.input = input;
                 self.go_on_with_input(program, wire, exchange);
@@ -365,7 +375,13 @@ fn encode(
         encoder.field("Content-Type", kind)?;
     }
     for (name, value) in head.fields() {
-        encoder.field(name, value)?;
+        match encoder.field(name, value) {
+            // The encoder names it in `Connection`, too.
+            Err(EncodeError::Framing) if name.eq_ignore_ascii_case("upgrade") => {
+                encoder.offer(value)?;
+            }
+            other => other?,
+        }
     }
     let code = head.status().code();
     match len {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use windlass_http1::RequestHead;
+use windlass_http1::{Framing, RequestHead};
 use windlass_serve::report::Counters;
 use windlass_serve::{Engine, Id};
 
@@ -13,6 +13,20 @@ pub(crate) struct Arrived<'a> {
     /// The bytes that the head has offsets into.
     pub(crate) bytes: &'a [u8],
     pub(crate) from: From<'a>,
+}
+
+impl Arrived<'_> {
+    /// Whether the client offers to go over to this protocol (RFC 9110, 7.8). Names of protocols
+    /// have no case.
+    pub(crate) fn offers(&self, protocol: &str) -> bool {
+        let Some(list) = self.head.upgrade(self.bytes) else { return false };
+        let mut names = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        names.any(|name| name.eq_ignore_ascii_case(protocol.as_bytes()))
+    }
+
+    pub(crate) fn has_body(&self) -> bool {
+        !matches!(self.head.framing(), Framing::Empty | Framing::Tunnel)
+    }
 }
 
 /// Where a request comes from.

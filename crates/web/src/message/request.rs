@@ -27,6 +27,8 @@ pub(crate) type Then<S> = Box<dyn FnOnce(&mut S, Message) -> Response>;
 /// What a request has asked for, in the place of a decided response.
 pub(crate) enum Asked<S> {
     Job(Job, Then<S>),
+    /// Another protocol, and what takes over; a tunnel, if there is no protocol.
+    Upgrade(Option<Cow<'static, str>>, Box<dyn Any>),
 }
 
 /// A request, as a handler gets it.
@@ -249,7 +251,17 @@ impl<'a, S: 'static> Request<'a, S> {
         self.arrived.from.id
     }
 
-    fn ask(&mut self, asked: Asked<S>) -> Response {
+    /// Whether the client offers to go over to this protocol.
+    pub(crate) fn offers(&self, protocol: &str) -> bool {
+        self.arrived.offers(protocol)
+    }
+
+    /// Whether bytes of a body lie, or come, in front of what follows the request.
+    pub(crate) fn has_unread_body(&self) -> bool {
+        self.body.is_none() && self.arrived.has_body()
+    }
+
+    pub(crate) fn ask(&mut self, asked: Asked<S>) -> Response {
         self.count += 1;
         self.asked = Some((self.count, asked));
         Response::later(self.count)

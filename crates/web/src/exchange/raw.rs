@@ -1,0 +1,267 @@
+//! Connections that have gone over to another protocol, behind a 101 or as a tunnel.
+//!
+//! # Why
+//! Such a connection has no part of HTTP any more, only a number: that of what the program has for
+//! it, in a [`Raws`]. The number takes the place of its peer's address. So it has the 16 bytes of
+//! an idle connection here, and its bytes pass through without a copy.
+//!
+//! What was read ahead goes back into the engine below ([`Engine::unread`]). So there is one order
+//! for these bytes and those that follow, whoever gets them: the program, or the next owner of the
+//! descriptor.
+
+use std::borrow::Cow;
+
+use windlass::{Buf, Handle};
+use windlass_http1::{Asked, EncodeError, ResponseEncoder};
+use windlass_serve::{Cause, Engine, Id};
+
+use super::peer::PeerMark;
+use super::program::{End, Program};
+use super::respond::{Context, Next};
+use super::{Exchange, IS_RAW, IS_TLS, Machine, Slot, Wire, arrived};
+use crate::message::head::Head;
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+/// The answer to a request behind which its connection has another protocol.
+pub(crate) struct Switch {
+    pub(crate) head: Head,
+    /// The protocol; `None` for the tunnel of a CONNECT.
+    pub(crate) protocol: Option<Cow<'static, str>>,
+    /// The number of what the program has for the connection.
+    pub(crate) raw: u32,
+}
+
+/// Something that has happened on such a connection.
+pub(crate) enum News {
+    Opened,
+    Data(Buf),
+    /// The peer has shut down its output.
+    Eof,
+    Drained,
+    Wake,
+    LimitReached(Cause),
+    /// The server shuts down.
+    Stopping,
+}
+
+/// The end of such a connection.
+pub(crate) enum Over {
+    /// It never was one: the head of the response could not be written.
+    Refused,
+    Closed(Cause),
+    /// The program has its descriptor, and the bytes that it has not got. The peer may have shut
+    /// down its output.
+    Detached(Handle, Vec<Buf>, bool),
+}
+
+/// What a program has for its connections with other protocols, by their numbers.
+pub(crate) struct Raws<R> {
+    all: Vec<Option<R>>,
+    free: Vec<u32>,
+}
+
+impl<R> Default for Raws<R> {
+    fn default() -> Raws<R> {
+        Raws { all: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<R> Raws<R> {
+    pub(crate) fn add(&mut self, raw: R) -> u32 {
+        if let Some(at) = self.free.pop() {
+            self.all[at as usize] = Some(raw);
+            return at;
+        }
+        self.all.push(Some(raw));
+        self.all.len() as u32 - 1
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut R> {
+        self.all.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, at: u32) -> Option<R> {
+        let raw = self.all.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(raw)
+    }
+}
+
+impl<K> Slot<K> {
+    /// The number of what the program has for it, if it has another protocol.
+    #[inline]
+    pub(crate) fn raw(&self) -> Option<u32> {
+        if self.bits & IS_RAW == 0 { None } else { Some(self.peer.number()) }
+    }
+}
+
+impl<K> Wire<'_, K> {
+    #[inline]
+    pub(super) fn raw(&self) -> Option<u32> {
+        self.engine.state(self.id)?.raw()
+    }
+}
+
+impl<K: 'static> Machine<K> {
+    /// Writes the head behind which the connection has another protocol.
+    #[cold]
+    pub(super) fn switch<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        switch: Switch,
+    ) -> Next<K> {
+        let (route, asked, bytes) = context;
+        let Switch { mut head, protocol, raw } = switch;
+        if self.is_draining {
+            program.raw_over(raw, Over::Refused);
+            let stopping = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
+            let response = program.respond_to(route, stopping);
+            return self.respond(program, wire, exchange, context, response);
+        }
+        if protocol.is_some() {
+            head.set_status(Status::SWITCHING_PROTOCOLS);
+        }
+        let (now, from) = (self.now, self.from(wire));
+        program.decided(route, bytes.map(|bytes| arrived(&self.head, bytes, from)), &mut head);
+        let date = self.date.at(now);
+        if let Err(failure) = encode(&mut self.out, date, asked, &head, protocol.as_deref()) {
+            program.raw_over(raw, Over::Refused);
+            let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
+            let response = program.respond_to(route, error);
+            return self.respond(program, wire, exchange, context, response);
+        }
+        let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
+        let (status, times) = (Some(head.status()), Some((start, now)));
+        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+        program.finished(route, request, End { status, sent: 0, error: None, times });
+        let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended);
+        if let Some(exchange) = exchange {
+            self.recycle(exchange);
+        }
+        Next::Raw(raw, has_ended)
+    }
+
+    /// A connection has another protocol from here on. `rest` was read ahead.
+    #[cold]
+    pub(super) fn go_over<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        (raw, has_ended): (u32, bool),
+        rest: &[u8],
+    ) {
+        self.flush(wire);
+        let id = wire.id;
+        wire.engine.limit(id, None, 0);
+        wire.engine.charge(id, 0);
+        let Some(slot) = wire.slot() else { return program.raw_over(raw, Over::Refused) };
+        let peer = std::mem::replace(&mut slot.peer, PeerMark::of_number(raw));
+        slot.bits = slot.bits & IS_TLS | IS_RAW;
+        self.peers.remove(peer);
+        let early = wire.engine.unread(id, rest.to_vec()).err();
+        wire.engine.resume(id);
+        let mut goes_on = program.raw(wire.engine, id, raw, News::Opened);
+        // The engine takes nothing back behind the end of the peer.
+        match early.map(|refused| refused.value).filter(|early| !early.is_empty()) {
+            Some(early) if goes_on => {
+                goes_on = program.raw(wire.engine, id, raw, News::Data(early))
+            }
+            Some(early) => self.early.push((id, early)),
+            None => {}
+        }
+        if has_ended && goes_on {
+            program.raw(wire.engine, id, raw, News::Eof);
+        }
+    }
+
+    /// Another thread has woken a connection.
+    pub(crate) fn woken<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
+        if let Some(raw) = wire.raw() {
+            program.raw(wire.engine, wire.id, raw, News::Wake);
+        }
+    }
+
+    /// A connection that had another protocol is over.
+    pub(crate) fn raw_closed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        id: Id,
+        raw: u32,
+        cause: Cause,
+    ) {
+        self.take_early(id);
+        program.raw_over(raw, Over::Closed(cause));
+    }
+
+    /// The descriptor of a connection is the program's.
+    pub(crate) fn detached<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        id: Id,
+        slot: &Slot<K>,
+        (handle, mut undelivered, eof): (Handle, Vec<Buf>, bool),
+    ) {
+        let Some(raw) = slot.raw() else { return };
+        if let Some(early) = self.take_early(id) {
+            undelivered.insert(0, early);
+        }
+        program.raw_over(raw, Over::Detached(handle, undelivered, eof));
+    }
+
+    /// What was read ahead, if the engine has not taken it back.
+    fn take_early(&mut self, id: Id) -> Option<Buf> {
+        let at = self.early.iter().position(|(of, _)| *of == id)?;
+        Some(self.early.swap_remove(at).1)
+    }
+
+    /// Tells the program of the connections with other protocols that the server shuts down.
+    pub(super) fn stop_raw<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+    ) {
+        let raw_of = |id: Id| Some((id, engine.state(id)?.raw()?));
+        let all: Vec<(Id, u32)> = engine.ids().filter_map(raw_of).collect();
+        for (id, raw) in all {
+            program.raw(engine, id, raw, News::Stopping);
+        }
+    }
+}
+
+/// Writes a head without a body behind it, but another protocol.
+fn encode(
+    out: &mut Vec<u8>,
+    date: &str,
+    asked: Asked,
+    head: &Head,
+    protocol: Option<&str>,
+) -> Result<(), EncodeError> {
+    let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
+    encoder.field("Date", date)?;
+    for (name, value) in head.fields() {
+        encoder.field(name, value)?;
+    }
+    match protocol {
+        Some(protocol) => encoder.switch(protocol),
+        None => encoder.tunnel(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again() {
+        let mut raws = Raws::default();
+        let (a, b) = (raws.add('a'), raws.add('b'));
+        assert_eq!((raws.remove(a), raws.remove(a)), (Some('a'), None));
+        assert_eq!(raws.add('c'), a);
+        assert_eq!(raws.get_mut(a), Some(&mut 'c'));
+        assert_eq!(raws.get_mut(b), Some(&mut 'b'));
+    }
+}
