@@ -171,6 +171,15 @@ impl Cursor {
         Ok(())
     }
 
+    /// How many bytes of a body have not come, if that is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Length => Some(self.left),
+            Stage::Head | Stage::Ended | Stage::Last | Stage::Closed => Some(0),
+            _ => None,
+        }
+    }
+
     fn ended(&self) -> Stage {
         if self.is_last { Stage::Last } else { Stage::Ended }
     }

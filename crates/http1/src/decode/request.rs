@@ -107,6 +107,24 @@ impl RequestDecoder {
         self.cursor.limit_body(most).map_err(|rule| self.refuse(rule))
     }
 
+    /// How many bytes of the body have not come, behind the event [`Head`](Event::Head): `None` if
+    /// only its end can tell, as that of a chunked body, and behind an error. 0 between two
+    /// requests.
+    ///
+    /// ```
+    /// use windlass_http1::{Limits, RequestDecoder, RequestHead};
+    ///
+    /// let (mut head, mut decoder) = (RequestHead::new(Limits::default()), RequestDecoder::new());
+    /// let mut decode = |bytes: &[u8]| decoder.decode(&mut head, bytes).map(|_| decoder.left());
+    /// let left = decode(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")?;
+    /// assert_eq!(left, Some(5));
+    /// assert_eq!(decode(b"hel")?, Some(2));
+    /// # Ok::<(), windlass_http1::Error>(())
+    /// ```
+    pub fn left(&self) -> Option<u64> {
+        self.cursor.left()
+    }
+
     /// Whether the decoder is between two requests, and no byte of the next one has come.
     pub fn is_idle(&self) -> bool {
         self.cursor.stage == Stage::Head && self.cursor.is_new()

@@ -120,3 +120,24 @@ fn fewer_bytes_than_before_are_no_panic() {
         }
     }
 }
+
+#[test]
+fn a_decoder_knows_what_is_left_of_a_body() {
+    let mut head = RequestHead::new(Limits::default());
+    let mut decoder = RequestDecoder::new();
+    assert_eq!(decoder.left(), Some(0));
+    let mut decode = |decoder: &mut RequestDecoder, bytes: &[u8]| {
+        let event = decoder.decode(&mut head, bytes).map(|step| step.event);
+        (event.ok(), decoder.left())
+    };
+    let long = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(decode(&mut decoder, long), (Some(Event::Head), Some(3)));
+    assert_eq!(decode(&mut decoder, b"a"), (Some(Event::Body(0..1)), Some(2)));
+    assert_eq!(decode(&mut decoder, b"bc"), (Some(Event::Body(0..2)), Some(0)));
+    assert_eq!(decode(&mut decoder, b""), (Some(Event::End), Some(0)));
+    let chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(decode(&mut decoder, chunked), (Some(Event::Head), None));
+    assert_eq!(decode(&mut decoder, b"1\r\na\r\n0\r\n\r\n").1, None);
+    assert_eq!(decode(&mut decoder, b"\r\n0\r\n\r\n"), (Some(Event::End), Some(0)));
+    assert_eq!(decode(&mut decoder, b"\n"), (None, None), "it is refused");
+}
