@@ -268,6 +268,8 @@ impl<S> fmt::Debug for App<S> {
 struct Plan<S> {
     routes: Routes<S>,
     hooks: Hooks<S>,
+    /// The limit of bodies where a route has none.
+    body: u64,
 }
 
 /// An application on one loop.

@@ -44,7 +44,7 @@ impl<S: 'static> Program for Perform<S> {
             let answer = self.answer(id, request, response);
             return Begin::Answer(id, answer);
         }
-        Begin::Collect(id, route.body_limit.unwrap_or(arrived.head.limits().body))
+        Begin::Collect(id, route.body_limit)
     }
 
     #[inline]
@@ -70,9 +70,11 @@ impl<S: 'static> Program for Perform<S> {
             if let Some(response) = self.call_before(&plan, id, &mut request) {
                 return (id, self.answer(id, request, response));
             }
-            let most = route.body_limit.unwrap_or(u64::MAX);
+            let most = route.body_limit.unwrap_or(plan.body);
             if body.len() as u64 > most {
-                return (id, Answer::Respond(self.shape(id, Status::CONTENT_TOO_LARGE.into())));
+                const LONG: &str = "the body is longer than the limit";
+                let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
+                return (id, Answer::Respond(self.shape(id, error)));
             }
         }
         request.set_body((!route.at_head).then_some(body));

@@ -168,7 +168,7 @@ impl<S: 'static> App<S> {
     /// The server, and how its loops are made.
     fn into_server(self) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, server: settings } = self;
-        let plan = Arc::new(Plan { routes, hooks });
+        let plan = Arc::new(Plan { routes, hooks, body: limits.body });
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
             machine: Machine::new(limits),
@@ -317,6 +317,11 @@ impl<S: 'static> ServerLoop<S> {
     /// Serves a whole batch, for a loop without other operations.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
         self.0.serve(watcher, done);
+    }
+
+    /// How many connections are open.
+    pub fn connections(&mut self) -> usize {
+        self.0.engine().len()
     }
 
     /// Begins the shutdown.

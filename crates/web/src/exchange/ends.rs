@@ -14,9 +14,27 @@ impl<K: 'static> Machine<K> {
         wire.engine.limit(wire.id, self.limits.head, 0);
     }
 
-    /// A request waits for its response.
+    /// No head is whole. Its time begins with its first byte, before which an empty line may come.
+    pub(super) fn limit_late_head(
+        &mut self,
+        wire: &mut Wire<'_, K>,
+        exchange: &mut Exchange<K>,
+        has_begun: bool,
+    ) {
+        if has_begun && matches!(exchange.stage, Stage::Head) && !wire.engine.is_limited(wire.id) {
+            exchange.start = self.now;
+            self.limit_head(wire);
+        }
+    }
+
+    /// A body comes.
+    pub(super) fn limit_body(&mut self, wire: &mut Wire<'_, K>) {
+        wire.engine.limit(wire.id, self.limits.body_time, self.limits.body_rate);
+    }
+
+    /// A request waits for its response. The time counts whether the connection is read or not.
     pub(super) fn limit_answer(&mut self, wire: &mut Wire<'_, K>) {
-        wire.engine.limit(wire.id, self.limits.answer, 0);
+        wire.engine.time_limit(wire.id, self.limits.answer);
     }
 
     /// A phase has taken too long.
@@ -36,13 +54,22 @@ impl<K: 'static> Machine<K> {
             return;
         };
         match (&exchange.stage, cause) {
-            (Stage::Head | Stage::Body, _) => {
+            // No byte has come behind an empty line.
+            (Stage::Head, Cause::Idle) if exchange.input.is_empty() => {
+                self.recycle(exchange);
+                wire.engine.close(wire.id);
+            }
+            (Stage::Head | Stage::Body, Cause::TooSlow) => {
                 let late = Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly");
                 self.give_up(program, wire, Some(exchange), late);
             }
             (Stage::Answer(_), Cause::TooSlow) => {
                 self.running -= 1;
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
+            }
+            (Stage::Skip, Cause::TooSlow) => {
+                self.recycle(exchange);
+                wire.engine.close(wire.id);
             }
             _ => slot.exchange = Some(exchange),
         }
@@ -61,6 +88,10 @@ impl<K: 'static> Machine<K> {
             return;
         };
         match exchange.stage {
+            Stage::Skip => {
+                self.recycle(exchange);
+                wire.engine.close(wire.id);
+            }
             Stage::Head if exchange.input.is_empty() => {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
@@ -91,7 +122,7 @@ impl<K: 'static> Machine<K> {
         let Some(exchange) = slot.exchange.take() else { return };
         let Exchange { stage, route, start, .. } = &*exchange;
         let (status, sent, times) = match stage {
-            Stage::Head => return,
+            Stage::Head | Stage::Skip => return,
             Stage::Body => (None, 0, None),
             Stage::Answer(_) => {
                 self.running -= 1;
@@ -114,9 +145,7 @@ impl<K: 'static> Machine<K> {
     ) {
         self.is_draining = true;
         self.stop_raw(program, engine);
-        let is_idle = |id: &Id| {
-            engine.state(*id).is_some_and(|slot| slot.exchange.is_none() && slot.raw().is_none())
-        };
+        let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
         for id in idle {
             engine.close(id);

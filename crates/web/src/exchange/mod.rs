@@ -36,6 +36,10 @@ use crate::words::limits::Limits;
 /// How many bytes behind a request that waits are kept before its connection is read no more.
 const READ_AHEAD: usize = 16 << 10;
 
+/// How many bytes of a body that nobody wants are read, so that the connection goes on behind it. A
+/// new connection costs a client about as much time.
+const MOST_SKIPPED: u64 = 64 << 10;
+
 /// How many exchanges without a request a loop keeps.
 const POOL: usize = 256;
 
@@ -51,6 +55,19 @@ const COUNT: u16 = 0x3fff;
 /// It has gone over to another protocol. Its peer is a number then.
 const IS_RAW: u16 = 0x4000;
 const IS_TLS: u16 = 0x8000;
+
+impl<K> Slot<K> {
+    /// Whether no request has begun, and no response is owed.
+    fn is_idle(&self) -> bool {
+        let is_http = self.bits & IS_RAW == 0;
+        is_http
+            && self.exchange.as_ref().is_none_or(|exchange| match exchange.stage {
+                Stage::Head => exchange.input.is_empty(),
+                Stage::Skip => true,
+                _ => false,
+            })
+    }
+}
 
 impl<K> Default for Slot<K> {
     fn default() -> Slot<K> {
@@ -76,6 +93,8 @@ pub(crate) struct Exchange<K> {
     has_peer_ended: bool,
     /// Whether the connection is paused.
     is_paused: bool,
+    /// Whether the client waits for a `100 Continue`.
+    is_awaited: bool,
 }
 
 /// What a request waits for.
@@ -88,6 +107,15 @@ enum Stage<K> {
     Answer(K),
     /// Room for the next part of its response.
     Stream(Box<Streamed>),
+    /// The rest of a body that nobody wants. The response is written.
+    Skip,
+}
+
+impl<K> Stage<K> {
+    /// Whether it needs bytes of the connection.
+    fn reads(&self) -> bool {
+        matches!(self, Stage::Head | Stage::Body | Stage::Skip)
+    }
 }
 
 /// A response that is being made.
@@ -218,7 +246,18 @@ impl<K> Exchange<K> {
             start,
             has_peer_ended: false,
             is_paused: false,
+            is_awaited: false,
         }
+    }
+
+    /// Whether the next request can follow its response: little is left of its body.
+    fn can_skip(&self) -> bool {
+        !self.is_awaited && self.decoder.left().is_some_and(|left| left <= MOST_SKIPPED)
+    }
+
+    /// Whether its response is written, and the rest of its body is dropped.
+    fn is_skipped(&self) -> bool {
+        matches!(self.stage, Stage::Skip)
     }
 
     /// What it keeps beyond its own size, in bytes.
@@ -235,7 +274,7 @@ impl<K> Exchange<K> {
         self.stage = Stage::Head;
         self.decoder = RequestDecoder::new();
         self.route = RouteId::NONE;
-        (self.has_peer_ended, self.is_paused) = (false, false);
+        (self.has_peer_ended, self.is_paused, self.is_awaited) = (false, false, false);
     }
 }
 

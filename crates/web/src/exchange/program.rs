@@ -59,8 +59,10 @@ pub(crate) trait Program {
 
 /// What follows the head of a request.
 pub(crate) enum Begin<K> {
-    /// The body is collected, up to so many bytes.
-    Collect(RouteId, u64),
+    /// The body is collected, up to so many bytes; `None`: as many as [`Limits::body`] says.
+    ///
+    /// [`Limits::body`]: crate::Limits::body
+    Collect(RouteId, Option<u64>),
     /// The request is answered without its body, or reads it itself.
     Answer(RouteId, Answer<K>),
 }

@@ -1,7 +1,7 @@
 //! Bytes into requests.
 
 use windlass::Buf;
-use windlass_http1::{Event, Framing, RequestDecoder};
+use windlass_http1::{Asked, Event, Framing, Method, RequestDecoder, Version};
 
 use super::program::{Answer, Begin, Program, RouteId};
 use super::raw::News;
@@ -12,7 +12,7 @@ use crate::words::error::Error;
 use crate::words::status::Status;
 
 /// What is left of bytes that were decoded.
-enum Rest<K> {
+pub(super) enum Rest<K> {
     /// Nothing: all is done with, or the connection closes.
     Nothing,
     /// A request that waits. The bytes from here on are behind what it has seen.
@@ -65,7 +65,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// Keeps a request that waits, and what came behind it.
-    fn keep(
+    pub(super) fn keep(
         &mut self,
         wire: &mut Wire<'_, K>,
         rest: Rest<K>,
@@ -73,8 +73,7 @@ impl<K: 'static> Machine<K> {
     ) {
         let Rest::Waits(mut exchange, at) = rest else { return };
         put(&mut exchange, at);
-        let reads = matches!(exchange.stage, Stage::Head | Stage::Body);
-        let is_full = !reads && exchange.input.len() > READ_AHEAD;
+        let is_full = !exchange.stage.reads() && exchange.input.len() > READ_AHEAD;
         if is_full != exchange.is_paused {
             exchange.is_paused = is_full;
             if is_full {
@@ -90,7 +89,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// Serves requests that begin at `at`.
-    fn fresh<P: Program<Keep = K>>(
+    pub(super) fn fresh<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -110,8 +109,11 @@ impl<K: 'static> Machine<K> {
             if step.event != Event::Head {
                 let mut exchange = self.exchange();
                 exchange.decoder = decoder;
-                self.limit_head(wire);
-                return Rest::Waits(exchange, at + step.consumed);
+                at += step.consumed;
+                if at < bytes.len() {
+                    self.limit_head(wire);
+                }
+                return Rest::Waits(exchange, at);
             }
             let end = match self.head.framing() {
                 Framing::Empty | Framing::Tunnel => step.consumed,
@@ -122,7 +124,8 @@ impl<K: 'static> Machine<K> {
                 let mut exchange = self.exchange();
                 exchange.decoder = decoder;
                 at += step.consumed;
-                return match self.begin(program, wire, exchange, &input[..step.consumed]) {
+                let (head, body) = input.split_at(step.consumed);
+                return match self.begin(program, wire, exchange, head, !body.is_empty()) {
                     Next::Waits(exchange) => self.go_on_from(program, wire, exchange, bytes, at),
                     next => self.end_of_http(program, wire, next, &bytes[at..]),
                 };
@@ -178,7 +181,7 @@ impl<K: 'static> Machine<K> {
         mut at: usize,
     ) -> Rest<K> {
         loop {
-            if !matches!(exchange.stage, Stage::Head | Stage::Body) {
+            if !exchange.stage.reads() {
                 return Rest::Waits(exchange, at);
             }
             let input = &bytes[at..];
@@ -191,12 +194,25 @@ impl<K: 'static> Machine<K> {
             };
             at += step.consumed;
             match step.event {
-                Event::NeedMore | Event::Closed => return Rest::Waits(exchange, at),
-                Event::Head => match self.begin(program, wire, exchange, &input[..step.consumed]) {
-                    Next::Waits(begun) => exchange = begun,
-                    next => return self.end_of_http(program, wire, next, &bytes[at..]),
-                },
+                Event::NeedMore | Event::Closed => {
+                    self.limit_late_head(wire, &mut exchange, at < bytes.len());
+                    return Rest::Waits(exchange, at);
+                }
+                Event::Head => {
+                    let (head, body) = input.split_at(step.consumed);
+                    match self.begin(program, wire, exchange, head, !body.is_empty()) {
+                        Next::Waits(begun) => exchange = begun,
+                        next => return self.end_of_http(program, wire, next, &bytes[at..]),
+                    }
+                }
+                Event::Body(_) if exchange.is_skipped() => {}
                 Event::Body(range) => exchange.body.extend_from_slice(&input[range]),
+                Event::End if exchange.is_skipped() => {
+                    if !self.end_skip(wire, exchange) {
+                        return Rest::Nothing;
+                    }
+                    return self.fresh(program, wire, bytes, at);
+                }
                 Event::End => match self.whole(program, wire, exchange) {
                     Next::Request => return self.fresh(program, wire, bytes, at),
                     Next::Waits(waiting) => return Rest::Waits(waiting, at),
@@ -207,40 +223,62 @@ impl<K: 'static> Machine<K> {
         }
     }
 
-    /// The head of a request is there, and its body is not.
+    /// A body that nobody wants has ended. False if the connection closes.
+    fn end_skip(&mut self, wire: &mut Wire<'_, K>, exchange: Box<Exchange<K>>) -> bool {
+        self.recycle(exchange);
+        wire.engine.limit(wire.id, None, 0);
+        wire.engine.charge(wire.id, 0);
+        if self.is_draining {
+            wire.engine.close(wire.id);
+        }
+        !self.is_draining
+    }
+
+    /// The head of a request is there, and its body is not, or only a part of it (`has_body`).
     fn begin<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
         head: &[u8],
+        has_body: bool,
     ) -> Next<K> {
         exchange.head.extend_from_slice(head);
         exchange.asked = self.head.asked();
+        exchange.is_awaited = self.head.expects_continue() && !has_body;
         let from = self.from(wire);
-        let most = match program.begin(arrived(&self.head, head, from)) {
+        let (route, answer) = match program.begin(arrived(&self.head, head, from)) {
+            Begin::Answer(route, answer) => (route, answer),
             Begin::Collect(route, most) => {
-                exchange.route = route;
-                most
-            }
-            Begin::Answer(route, answer) => {
-                // Its body is not read: the connection closes behind the response.
-                exchange.route = route;
-                exchange.asked.keep_alive = false;
-                let context = (route, exchange.asked, Some(head));
-                return self.answer(program, wire, Some(exchange), context, answer);
+                let most = most.unwrap_or(self.limits.body);
+                if exchange.decoder.left().is_none_or(|left| left <= most) {
+                    let _ = exchange.decoder.limit_body(most); // for one without a length
+                    exchange.route = route;
+                    return Next::Waits(self.collect(wire, exchange));
+                }
+                const LONG: &str = "the body is longer than the limit";
+                let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
+                (route, Answer::Respond(program.respond_to(route, error)))
             }
         };
-        if let Err(error) = exchange.decoder.limit_body(most) {
-            self.refuse(program, wire, Some(exchange), error);
-            return Next::Nothing;
-        }
-        if self.head.expects_continue() {
+        exchange.route = route;
+        wire.engine.limit(wire.id, None, 0);
+        let context = (route, exchange.asked, Some(head));
+        self.answer(program, wire, Some(exchange), context, answer)
+    }
+
+    /// Waits for a body that is wanted.
+    fn collect(
+        &mut self,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+    ) -> Box<Exchange<K>> {
+        exchange.stage = Stage::Body;
+        self.limit_body(wire);
+        if std::mem::take(&mut exchange.is_awaited) {
             self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        exchange.stage = Stage::Body;
-        wire.engine.limit(wire.id, self.limits.body_time, self.limits.body_rate);
-        Next::Waits(exchange)
+        exchange
     }
 
     /// A request is whole that came in pieces.
@@ -277,9 +315,14 @@ impl<K: 'static> Machine<K> {
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
-        exchange: Option<Box<Exchange<K>>>,
+        mut exchange: Option<Box<Exchange<K>>>,
         error: windlass_http1::Error,
     ) {
+        if let Some(exchange) = exchange.take_if(|exchange| exchange.is_skipped()) {
+            self.recycle(exchange); // its response is written
+            wire.engine.close(wire.id);
+            return;
+        }
         let status = Status::new(error.status()).unwrap_or(Status::BAD_REQUEST);
         let error = Error::new(status).text(error.to_string());
         self.give_up(program, wire, exchange, error);
@@ -291,18 +334,22 @@ impl<K: 'static> Machine<K> {
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
-        exchange: Option<Box<Exchange<K>>>,
+        mut exchange: Option<Box<Exchange<K>>>,
         error: Error,
     ) {
-        let route = exchange.as_ref().map_or(RouteId::NONE, |exchange| exchange.route);
-        let response: Response = program.respond_to(route, error).close();
-        let mut asked = windlass_http1::Asked::new(
-            windlass_http1::Method::Get,
-            windlass_http1::Version::Http11,
-        );
+        let (mut route, mut asked) = (RouteId::NONE, Asked::new(Method::Get, Version::Http11));
+        let mut head = Vec::new();
+        if let Some(exchange) = &mut exchange
+            && !matches!(exchange.stage, Stage::Head)
+        {
+            (route, asked) = (exchange.route, exchange.asked);
+            head = std::mem::take(&mut exchange.head);
+        }
         asked.keep_alive = false;
-        let next =
-            self.answer(program, wire, exchange, (route, asked, None), Answer::Respond(response));
+        let has_head = !head.is_empty() && self.decode_again(&head);
+        let response: Response = program.respond_to(route, error).close();
+        let context = (route, asked, has_head.then_some(&head[..]));
+        let next = self.answer(program, wire, exchange, context, Answer::Respond(response));
         if let Next::Waits(exchange) = next {
             self.recycle(exchange);
             wire.engine.close(wire.id);

@@ -82,8 +82,8 @@ impl<K: 'static> Machine<K> {
         let from = self.from(wire);
         let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
         program.decided(route, request, &mut head);
-        let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended);
-        if self.is_last(wire) || head.closes() || has_ended {
+        let ends = exchange.as_ref().is_some_and(|one| one.has_peer_ended || !one.can_skip());
+        if self.is_last(wire) || head.closes() || ends {
             asked.keep_alive = false;
         }
         let len = body.len();
@@ -118,11 +118,11 @@ impl<K: 'static> Machine<K> {
         let from = self.from(wire);
         let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
         program.finished(route, request, end);
+        if keeps_alive {
+            return exchange.map_or(Next::Request, |exchange| self.skip(wire, exchange));
+        }
         if let Some(exchange) = exchange {
             self.recycle(exchange);
-        }
-        if keeps_alive {
-            return Next::Request;
         }
         self.flush(wire);
         wire.engine.close(wire.id);
@@ -234,11 +234,10 @@ impl<K: 'static> Machine<K> {
         let times = Some((exchange.start, decided));
         let end = End { status: Some(status), sent, error: None, times };
         program.finished(exchange.route, None, end);
-        let keeps_alive = exchange.asked.keep_alive;
-        self.recycle(exchange);
-        if is_whole && keeps_alive {
-            return Next::Request;
+        if is_whole && exchange.asked.keep_alive {
+            return self.skip(wire, exchange);
         }
+        self.recycle(exchange);
         self.flush(wire);
         if is_whole {
             wire.engine.close(wire.id)
@@ -246,6 +245,22 @@ impl<K: 'static> Machine<K> {
             wire.engine.abort(wire.id)
         };
         Next::Nothing
+    }
+
+    /// Goes on behind a response: to the next request, or to the rest of a body that nobody wants.
+    fn skip(&mut self, wire: &mut Wire<'_, K>, mut exchange: Box<Exchange<K>>) -> Next<K> {
+        if exchange.decoder.is_idle() {
+            self.recycle(exchange);
+            return Next::Request;
+        }
+        let (decoder, is_paused) = (exchange.decoder.clone(), exchange.is_paused);
+        exchange.clear();
+        (exchange.decoder, exchange.stage) = (decoder, Stage::Skip);
+        if is_paused {
+            wire.engine.resume(wire.id);
+        }
+        self.limit_body(wire);
+        Next::Waits(exchange)
     }
 
     /// The connection has room for more output.
@@ -312,7 +327,9 @@ impl<K: 'static> Machine<K> {
         let has_head = !head.is_empty() && self.decode_again(&head);
         let context = (exchange.route, exchange.asked, has_head.then_some(&head[..]));
         let mut next = self.answer(program, wire, Some(exchange), context, answer);
-        if let Next::Waits(exchange) = &mut next {
+        if let Next::Waits(exchange) = &mut next
+            && !exchange.is_skipped()
+        {
             exchange.head = head;
         }
         self.behind(program, wire, next, input);
@@ -324,7 +341,7 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         wire: &mut Wire<'_, K>,
         next: Next<K>,
-        input: Vec<u8>,
+        mut input: Vec<u8>,
     ) {
         match next {
             Next::Nothing => {}
@@ -336,11 +353,11 @@ impl<K: 'static> Machine<K> {
             Next::Request => {
                 wire.engine.resume(wire.id);
                 wire.engine.charge(wire.id, 0);
-                if !input.is_empty() {
-                    let mut exchange = self.exchange();
+                let rest = self.fresh(program, wire, &input, 0);
+                self.keep(wire, rest, |exchange, at| {
+                    input.drain(..at);
                     exchange.input = input;
-                    self.go_on_with_input(program, wire, exchange);
-                }
+                });
             }
         }
         self.flush(wire);

@@ -128,7 +128,8 @@ impl Limits {
             line: self.line,
             head: self.head_bytes,
             fields: self.fields,
-            body: self.body,
+            // The limit of a route can be above that of all.
+            body: u64::MAX,
             ..windlass_http1::Limits::default()
         }
     }

@@ -1,0 +1,6 @@
+//! Bodies of requests, what is not read of them, limits and clocks, on every driver.
+#![allow(missing_docs)] // a test binary has no users
+#![allow(dead_code, unreachable_pub)]
+
+mod bench;
+mod skip;
