@@ -3,4 +3,5 @@
 #![allow(dead_code, unreachable_pub)]
 
 mod bench;
+mod clocks;
 mod skip;
