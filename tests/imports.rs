@@ -137,14 +137,17 @@ const WEB: Floors = Floors {
     home: "crates/web",
     layers: &[
         ("words", &["words"]),
+        ("other threads", &["remote"]),
         (
             "messages",
             &[
                 "message::date",
+                "message::handover",
                 "message::head",
                 "message::query",
                 "message::source",
                 "message::response",
+                "message::later",
                 "message::arrived",
                 "message::request",
             ],
@@ -166,7 +169,7 @@ const WEB: Floors = Floors {
                 "test::seeds",
             ],
         ),
-        ("public names", &["upgrade"]),
+        ("public names", &["answers", "report", "upgrade"]),
     ],
     folders: &["message", "test"],
     upward: &[],

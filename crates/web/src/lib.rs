@@ -12,9 +12,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod answers;
 mod app;
 mod exchange;
 mod message;
+mod remote;
+pub mod report;
 pub mod test;
 pub mod upgrade;
 mod words;
@@ -25,6 +28,7 @@ pub use message::query::Pairs;
 pub use message::request::Request;
 pub use message::response::Response;
 pub use message::source::{Flow, Part, Source};
+pub use remote::Remote;
 pub use windlass;
 pub use windlass_http1 as http1;
 pub use windlass_serve as serve;

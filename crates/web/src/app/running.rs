@@ -11,12 +11,13 @@ use windlass::{Address, Builder, Completion, Completions, Watcher};
 use windlass_serve::jobs::Job;
 use windlass_serve::modes::{Balance, IoMode, Loops};
 use windlass_serve::report::Report;
-use windlass_serve::{Config, Remote, Server};
+use windlass_serve::{Config, Server};
 
 use super::listen::{Listen, Place, Where};
 use super::serve::Loop;
 use super::{App, Perform, Plan};
 use crate::exchange::Machine;
+use crate::remote::Remote;
 
 /// The settings of an application's server.
 pub(super) struct Settings {
@@ -166,12 +167,16 @@ impl<S: 'static> App<S> {
     }
 
     /// The server, and how its loops are made.
-    fn into_server(self) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
+    fn into_server(
+        self,
+        remote: &Remote,
+    ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, server: settings } = self;
         let plan = Arc::new(Plan { routes, hooks, body: limits.body });
+        let loops = remote.clone();
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
-            machine: Machine::new(limits),
+            machine: Machine::new(limits, loops.clone()),
         };
         let connections = settings.limits.unwrap_or(settings.config.limits);
         let mut server = Server::new(make_loop)
@@ -189,8 +194,9 @@ impl<S: 'static> App<S> {
         if let Some(on) = settings.takes_signals {
             server = server.signals(on);
         }
-        for (signal, call) in settings.signals {
-            server = server.on_signal(signal, call);
+        for (signal, mut call) in settings.signals {
+            let remote = remote.clone();
+            server = server.on_signal(signal, move |_| call(&remote));
         }
         for place in settings.places {
             server = match place.at {
@@ -213,7 +219,7 @@ impl<S: 'static> App<S> {
     ///
     /// Those of [`Server::run`](windlass_serve::Server::run).
     pub fn run(self) -> io::Result<Report> {
-        self.into_server()?.run()
+        self.into_server(&Remote::default())?.run()
     }
 
     /// Starts the server on threads of its own, and returns when it listens.
@@ -222,7 +228,8 @@ impl<S: 'static> App<S> {
     ///
     /// Those of [`Server::start`](windlass_serve::Server::start).
     pub fn start(self) -> io::Result<Running> {
-        Ok(Running(self.into_server()?.start()?))
+        let remote = Remote::default();
+        Ok(Running { server: self.into_server(&remote)?.start()?, remote })
     }
 
     /// Starts the server on a watcher of the program: for a loop with other operations besides, and
@@ -232,7 +239,8 @@ impl<S: 'static> App<S> {
     ///
     /// Those of [`Server::start_on`](windlass_serve::Server::start_on).
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<S>> {
-        Ok(ServerLoop(self.into_server()?.start_on(watcher)?))
+        let remote = Remote::default();
+        Ok(ServerLoop { running: self.into_server(&remote)?.start_on(watcher)?, remote })
     }
 }
 
@@ -255,23 +263,35 @@ impl<S: 'static> App<S> {
 
 /// A server on threads of its own.
 #[derive(Debug)]
-pub struct Running(windlass_serve::Running);
+pub struct Running {
+    server: windlass_serve::Running,
+    remote: Remote,
+}
 
 impl Running {
     /// The first address that it listens at. A Unix path has none: it is `0.0.0.0:0`.
     pub fn address(&self) -> SocketAddr {
         let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
-        self.0.addresses().first().and_then(Address::ip).unwrap_or(unspecified)
+        self.server.addresses().first().and_then(Address::ip).unwrap_or(unspecified)
     }
 
     /// All addresses, in the order in which the program added them.
     pub fn addresses(&self) -> &[Address] {
-        self.0.addresses()
+        self.server.addresses()
     }
 
     /// Reaches its loops, from any thread.
     pub fn remote(&self) -> Remote {
-        self.0.remote()
+        self.remote.clone()
+    }
+
+    /// Waits for its end, and does not shut it down.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Running::wait`](windlass_serve::Running::wait).
+    pub fn wait(self) -> io::Result<Report> {
+        self.server.wait()
     }
 
     /// Shuts it down, and waits for its end.
@@ -280,24 +300,32 @@ impl Running {
     ///
     /// Those of [`Running::wait`](windlass_serve::Running::wait).
     pub fn shutdown(self) -> io::Result<Report> {
-        self.0.shutdown();
-        self.0.wait()
+        self.server.shutdown();
+        self.server.wait()
     }
 }
 
 /// A server on a watcher of the program.
-pub struct ServerLoop<S: 'static>(windlass_serve::ServerLoop<Loop<S>>);
+pub struct ServerLoop<S: 'static> {
+    running: windlass_serve::ServerLoop<Loop<S>>,
+    remote: Remote,
+}
 
 impl<S: 'static> ServerLoop<S> {
     /// Counts `Date` from a fixed time on: for a watcher on a simulated kernel, whose clock is not
     /// the time of day. A seed has one trace then.
     pub fn simulate_date<D: Driver>(&mut self, watcher: &Watcher<D>) {
-        self.0.handler().machine.simulate_date(watcher.now());
+        self.running.handler().machine.simulate_date(watcher.now());
+    }
+
+    /// Reaches the server, from any thread.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
     }
 
     /// The state of the application on this loop.
     pub fn state(&mut self) -> &mut S {
-        self.0.handler().perform.state()
+        self.running.handler().perform.state()
     }
 
     /// Takes a completion of the server, and returns one that is not its own.
@@ -306,32 +334,32 @@ impl<S: 'static> ServerLoop<S> {
         watcher: &mut Watcher<D>,
         completion: Completion,
     ) -> Option<Completion> {
-        self.0.complete(watcher, completion)
+        self.running.complete(watcher, completion)
     }
 
     /// Calls the handlers for what has happened, and sends what they have written.
     pub fn turn<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.0.turn(watcher);
+        self.running.turn(watcher);
     }
 
     /// Serves a whole batch, for a loop without other operations.
     pub fn serve<D: Driver>(&mut self, watcher: &mut Watcher<D>, done: &mut Completions) {
-        self.0.serve(watcher, done);
+        self.running.serve(watcher, done);
     }
 
     /// How many connections are open.
     pub fn connections(&mut self) -> usize {
-        self.0.engine().len()
+        self.running.engine().len()
     }
 
     /// Begins the shutdown.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.0.stop(watcher);
+        self.running.stop(watcher);
     }
 
     /// Whether the shutdown is over.
     pub fn is_over(&self) -> bool {
-        self.0.is_over()
+        self.running.is_over()
     }
 }
 

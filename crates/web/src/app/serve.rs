@@ -27,7 +27,8 @@ macro_rules! with_wire {
 impl<S: 'static> Handler for Loop<S> {
     type State = Slot<Kept<S>>;
 
-    fn serving(&mut self, _: &mut Context<'_, Self::State>, _: &[Address]) -> Action {
+    fn serving(&mut self, server: &mut Context<'_, Self::State>, _: &[Address]) -> Action {
+        self.machine.serves(server.remote());
         Action::None
     }
 
@@ -56,10 +57,6 @@ impl<S: 'static> Handler for Loop<S> {
         with_wire!(self, c, wire => self.machine.drained(&mut self.perform, &mut wire))
     }
 
-    fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
-        with_wire!(self, c, wire => self.machine.woken(&mut self.perform, &mut wire))
-    }
-
     fn limit_reached(&mut self, c: &mut Conn<'_, Self::State>, cause: Cause) -> Action {
         with_wire!(self, c, wire => self.machine.limit_reached(&mut self.perform, &mut wire, cause))
     }
@@ -70,6 +67,10 @@ impl<S: 'static> Handler for Loop<S> {
 
     fn job_failed(&mut self, c: &mut Conn<'_, Self::State>, error: JobError) -> Action {
         with_wire!(self, c, wire => self.machine.job_failed(&mut self.perform, &mut wire, &error))
+    }
+
+    fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        with_wire!(self, c, wire => self.machine.woken(&mut self.perform, &mut wire))
     }
 
     fn closed(&mut self, _: &mut Context<'_, Self::State>, closed: Closed<Self::State>) -> Action {

@@ -63,7 +63,11 @@ impl<K: 'static> Machine<K> {
                 let late = Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly");
                 self.give_up(program, wire, Some(exchange), late);
             }
-            (Stage::Answer(_), Cause::TooSlow) => {
+            (Stage::Later(awaited), Cause::TooSlow) if awaited.has_answer() => {
+                // It has come meanwhile, and its wake follows.
+                slot.exchange = Some(exchange);
+            }
+            (Stage::Answer(_) | Stage::Later(_), Cause::TooSlow) => {
                 self.running -= 1;
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
             }
@@ -101,7 +105,10 @@ impl<K: 'static> Machine<K> {
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
             }
-            Stage::Answer(_) | Stage::Stream(_) => {
+            Stage::Answer(_) | Stage::Later(_) | Stage::Stream(_) => {
+                if let Stage::Later(awaited) = &exchange.stage {
+                    awaited.peer_ended();
+                }
                 exchange.has_peer_ended = true;
                 slot.exchange = Some(exchange);
             }
@@ -124,7 +131,7 @@ impl<K: 'static> Machine<K> {
         let (status, sent, times) = match stage {
             Stage::Head | Stage::Skip => return,
             Stage::Body => (None, 0, None),
-            Stage::Answer(_) => {
+            Stage::Answer(_) | Stage::Later(_) => {
                 self.running -= 1;
                 (None, 0, None)
             }

@@ -6,6 +6,7 @@
 //! read.rs     bytes into requests
 //! respond.rs  responses into bytes
 //! raw.rs      connections that have gone over to another protocol
+//! late.rs     requests that wait for another thread
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! connection has 16 bytes here.
 
 mod ends;
+mod late;
 mod peer;
 pub(crate) mod program;
 pub(crate) mod raw;
@@ -30,7 +32,10 @@ use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId};
 use crate::message::arrived::{Arrived, From};
 use crate::message::date::Date;
+use crate::message::handover::Awaited;
+use crate::message::response::Response;
 use crate::message::source::Source;
+use crate::remote::Remote;
 use crate::words::limits::Limits;
 
 /// How many bytes behind a request that waits are kept before its connection is read no more.
@@ -105,6 +110,8 @@ enum Stage<K> {
     Body,
     /// The value of its job.
     Answer(K),
+    /// The answer of another thread.
+    Later(Awaited<Response>),
     /// Room for the next part of its response.
     Stream(Box<Streamed>),
     /// The rest of a body that nobody wants. The response is written.
@@ -143,6 +150,7 @@ impl<K> Wire<'_, K> {
 /// What all connections of a loop share.
 pub(crate) struct Machine<K> {
     limits: Limits,
+    remote: Remote,
     /// The time of this callback.
     now: Instant,
     /// The last head that was decoded.
@@ -161,10 +169,11 @@ pub(crate) struct Machine<K> {
 }
 
 impl<K: 'static> Machine<K> {
-    pub(crate) fn new(limits: Limits) -> Machine<K> {
+    pub(crate) fn new(limits: Limits, remote: Remote) -> Machine<K> {
         Machine {
             head: RequestHead::new(limits.of_codec()),
             limits,
+            remote,
             now: Instant::now(),
             out: Vec::with_capacity(4096),
             date: Date::new(),
@@ -179,6 +188,11 @@ impl<K: 'static> Machine<K> {
     /// Gives `Date` a fixed beginning, so that a seed of a simulation has one trace.
     pub(crate) fn simulate_date(&mut self, now: Instant) {
         self.date.simulate(now);
+    }
+
+    /// The server serves, on these loops.
+    pub(crate) fn serves(&mut self, loops: &windlass_serve::Remote) {
+        self.remote.serves(loops);
     }
 
     /// A callback begins.

@@ -180,8 +180,9 @@ impl<K: 'static> Machine<K> {
 
     /// Another thread has woken a connection.
     pub(crate) fn woken<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
-        if let Some(raw) = wire.raw() {
-            program.raw(wire.engine, wire.id, raw, News::Wake);
+        match wire.raw() {
+            Some(raw) => _ = program.raw(wire.engine, wire.id, raw, News::Wake),
+            None => self.take_answer(program, wire),
         }
     }
 

@@ -49,21 +49,44 @@ impl<K: 'static> Machine<K> {
             Answer::Job(job, keep) => {
                 if self.running >= self.limits.running || wire.engine.execute(wire.id, job).is_err()
                 {
-                    let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
-                    let response = program.respond_to(context.0, busy);
-                    return self.respond(program, wire, exchange, context, response);
+                    return self.refuse_busy(program, wire, exchange, context);
                 }
-                let mut exchange = exchange.unwrap_or_else(|| self.exchange());
-                (exchange.route, exchange.asked) = (context.0, context.1);
-                if let Some(head) = context.2.filter(|_| exchange.head.is_empty()) {
-                    exchange.head.extend_from_slice(head);
-                }
-                exchange.stage = Stage::Answer(keep);
-                self.running += 1;
-                self.limit_answer(wire);
-                Next::Waits(exchange)
+                self.wait_for(wire, exchange, context, Stage::Answer(keep))
             }
         }
+    }
+
+    /// There is no room for another request that waits.
+    #[cold]
+    pub(super) fn refuse_busy<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+    ) -> Next<K> {
+        let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
+        let response = program.respond_to(context.0, busy);
+        self.respond(program, wire, exchange, context, response)
+    }
+
+    /// A request begins to wait for its answer.
+    pub(super) fn wait_for(
+        &mut self,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        stage: Stage<K>,
+    ) -> Next<K> {
+        let mut exchange = exchange.unwrap_or_else(|| self.exchange());
+        (exchange.route, exchange.asked) = (context.0, context.1);
+        if let Some(head) = context.2.filter(|_| exchange.head.is_empty()) {
+            exchange.head.extend_from_slice(head);
+        }
+        exchange.stage = stage;
+        self.running += 1;
+        self.limit_answer(wire);
+        Next::Waits(exchange)
     }
 
     /// Writes a response, as far as it is there.
@@ -75,20 +98,16 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         mut response: Response,
     ) -> Next<K> {
-        let (route, mut asked, bytes) = context;
+        let (route, _, bytes) = context;
         let now = self.now;
         let error = response.take_error();
         let (mut head, body) = response.into_parts();
-        let from = self.from(wire);
-        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-        program.decided(route, request, &mut head);
-        let ends = exchange.as_ref().is_some_and(|one| one.has_peer_ended || !one.can_skip());
-        if self.is_last(wire) || head.closes() || ends {
-            asked.keep_alive = false;
-        }
-        let len = body.len();
+        let Some(len) = body.len() else {
+            return self.respond_in_time(program, wire, exchange, context, (head, body));
+        };
+        let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
         let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
-        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, len) {
+        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, Some(len)) {
             Ok(encoder) => encoder,
             Err(failure) => {
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
@@ -96,16 +115,7 @@ impl<K: 'static> Machine<K> {
             }
         };
         let keeps_alive = encoder.keep_alive();
-        if let Body::Stream(source) = body {
-            let mut exchange = exchange.unwrap_or_else(|| self.exchange());
-            (exchange.route, exchange.asked) = (route, asked);
-            exchange.asked.keep_alive = keeps_alive;
-            let status = head.status();
-            let streamed = Streamed { source, encoder, status, decided: now, sent: 0 };
-            exchange.stage = Stage::Stream(Box::new(streamed));
-            return self.stream(program, wire, exchange);
-        }
-        let sent = if encoder.is_sent() { len.unwrap_or(0) } else { 0 };
+        let sent = if encoder.is_sent() { len } else { 0 };
         if sent > 0 {
             self.put(wire, body);
         }
@@ -127,6 +137,63 @@ impl<K: 'static> Machine<K> {
         self.flush(wire);
         wire.engine.close(wire.id);
         Next::Nothing
+    }
+
+    /// Shows the head of a response to the program, and says what it is an answer to.
+    #[inline]
+    fn decide<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<&Exchange<K>>,
+        (route, mut asked, bytes): Context<'_>,
+        head: &mut Head,
+    ) -> Asked {
+        let from = self.from(wire);
+        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+        program.decided(route, request, head);
+        let ends = exchange.is_some_and(|one| one.has_peer_ended || !one.can_skip());
+        if self.is_last(wire) || head.closes() || ends {
+            asked.keep_alive = false;
+        }
+        asked
+    }
+
+    /// A response that is not whole yet.
+    #[inline(never)]
+    fn respond_in_time<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        (mut head, body): (Head, Body),
+    ) -> Next<K> {
+        let source = match body {
+            Body::Awaited(awaited) => {
+                return self.wait_for_answer(program, wire, exchange, context, awaited);
+            }
+            Body::Stream(source) => source,
+            _ => {
+                return self.respond(program, wire, exchange, context, Response::empty(Status::OK));
+            }
+        };
+        let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
+        let now = self.now;
+        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, None) {
+            Ok(encoder) => encoder,
+            Err(failure) => {
+                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
+                return self.respond_again(program, wire, exchange, context, error);
+            }
+        };
+        let mut exchange = exchange.unwrap_or_else(|| self.exchange());
+        (exchange.route, exchange.asked) = (context.0, asked);
+        exchange.asked.keep_alive = encoder.keep_alive();
+        let status = head.status();
+        let streamed = Streamed { source, encoder, status, decided: now, sent: 0 };
+        exchange.stage = Stage::Stream(Box::new(streamed));
+        self.stream(program, wire, exchange)
     }
 
     /// A response that cannot be written is an error of the server.
@@ -175,7 +242,7 @@ impl<K: 'static> Machine<K> {
             Body::Static(bytes) => self.put_large(wire, bytes.into()),
             Body::Bytes(bytes) => self.put_large(wire, bytes.into()),
             Body::Shared(bytes) => self.put_large(wire, bytes.into()),
-            Body::Empty | Body::Stream(_) | Body::Later(_) => {}
+            Body::Empty | Body::Stream(_) | Body::Later(_) | Body::Awaited(_) => {}
         }
     }
 
@@ -263,6 +330,12 @@ impl<K: 'static> Machine<K> {
         Next::Waits(exchange)
     }
 
+    /// A request waits no more.
+    pub(super) fn ends_waiting(&mut self, wire: &mut Wire<'_, K>) {
+        self.running -= 1;
+        wire.engine.limit(wire.id, None, 0);
+    }
+
     /// The connection has room for more output.
     pub(crate) fn drained<P: Program<Keep = K>>(
         &mut self,
@@ -302,8 +375,7 @@ impl<K: 'static> Machine<K> {
         let mut exchange = slot.exchange.take()?;
         match std::mem::replace(&mut exchange.stage, Stage::Head) {
             Stage::Answer(keep) => {
-                self.running -= 1;
-                wire.engine.limit(wire.id, None, 0);
+                self.ends_waiting(wire);
                 Some((exchange, keep))
             }
             stage => {
@@ -372,7 +444,7 @@ impl Body {
             Body::Static(bytes) => Some(bytes.len()),
             Body::Bytes(bytes) => Some(bytes.len()),
             Body::Shared(bytes) => Some(bytes.len()),
-            Body::Stream(_) => None,
+            Body::Stream(_) | Body::Awaited(_) => None,
         }
     }
 }

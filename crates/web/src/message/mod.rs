@@ -2,7 +2,9 @@
 
 pub(crate) mod arrived;
 pub(crate) mod date;
+pub(crate) mod handover;
 pub(crate) mod head;
+pub(crate) mod later;
 pub(crate) mod query;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -264,7 +264,7 @@ impl<'a, S: 'static> Request<'a, S> {
     pub(crate) fn ask(&mut self, asked: Asked<S>) -> Response {
         self.count += 1;
         self.asked = Some((self.count, asked));
-        Response::later(self.count)
+        Response::asked(self.count)
     }
 
     /// Runs `job` on a worker thread, then `then` with its value on the loop, whose response is the

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::message::handover::Awaited;
 use crate::message::head::Head;
 use crate::message::source::Source;
 use crate::words::error::Error;
@@ -42,6 +43,8 @@ pub(crate) enum Body {
     Stream(Box<dyn Source>),
     /// The whole response is still to come. The number is that of what the request has asked for.
     Later(u32),
+    /// The whole response is still to come, from another thread.
+    Awaited(Awaited<Response>),
 }
 
 impl Response {
@@ -104,7 +107,7 @@ impl Response {
         Response::of(Status::OK, Some(BYTES), Body::Stream(Box::new(source)))
     }
 
-    pub(crate) fn later(number: u32) -> Response {
+    pub(crate) fn asked(number: u32) -> Response {
         Response::of(Status::OK, None, Body::Later(number))
     }
 

@@ -1,0 +1,3 @@
+//! Answers that come later, from other threads.
+
+pub use crate::message::later::Later;

@@ -1,0 +1,77 @@
+//! Requests that wait for what another thread has for them.
+
+use super::program::{Answer, Program, RouteId};
+use super::respond::{Context, Next};
+use super::{Exchange, Machine, Stage, Wire};
+use crate::message::handover::{Awaited, Place, Unanswered};
+use crate::message::response::Response;
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+impl<K: 'static> Machine<K> {
+    /// The answer comes from another thread.
+    pub(super) fn wait_for_answer<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        awaited: Awaited<Response>,
+    ) -> Next<K> {
+        awaited.wait_at(Place { remote: self.remote.clone(), id: wire.id });
+        if let Some(answer) = awaited.take() {
+            let response = self.given(program, context.0, answer);
+            return self.respond(program, wire, exchange, context, response);
+        }
+        if self.running >= self.limits.running {
+            return self.refuse_busy(program, wire, exchange, context);
+        }
+        if exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended) {
+            awaited.peer_ended();
+        }
+        self.wait_for(wire, exchange, context, Stage::Later(awaited))
+    }
+
+    /// The response that another thread has given.
+    fn given<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        route: RouteId,
+        answer: Result<Response, Unanswered>,
+    ) -> Response {
+        let error = match answer {
+            Ok(mut response) => match response.take_error() {
+                Some(error) => error,
+                None => return response,
+            },
+            Err(Unanswered) => {
+                const DROPPED: &str = "a `Later` was dropped without an answer";
+                self.remote.count_unanswered();
+                Error::new(Status::INTERNAL_SERVER_ERROR).because(DROPPED)
+            }
+        };
+        program.respond_to(route, error)
+    }
+
+    /// Another thread has something for a connection.
+    pub(super) fn take_answer<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+    ) {
+        let Some(slot) = wire.slot() else { return };
+        let Some(mut exchange) = slot.exchange.take() else { return };
+        let answer = match &exchange.stage {
+            Stage::Later(awaited) => awaited.take(),
+            _ => None,
+        };
+        let Some(answer) = answer else {
+            slot.exchange = Some(exchange);
+            return;
+        };
+        exchange.stage = Stage::Head;
+        self.ends_waiting(wire);
+        let response = self.given(program, exchange.route, answer);
+        self.answer_late(program, wire, exchange, Answer::Respond(response));
+    }
+}

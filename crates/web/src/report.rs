@@ -1,0 +1,5 @@
+//! What a server has counted.
+
+pub use windlass_serve::report::Report;
+
+pub use crate::remote::Counters;
