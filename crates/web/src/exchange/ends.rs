@@ -105,7 +105,7 @@ impl<K: 'static> Machine<K> {
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
             }
-            Stage::Answer(_) | Stage::Later(_) | Stage::Stream(_) => {
+            Stage::Room | Stage::Answer(_) | Stage::Later(_) | Stage::Stream(_) => {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
                 }
@@ -129,7 +129,7 @@ impl<K: 'static> Machine<K> {
         let Some(exchange) = slot.exchange.take() else { return };
         let Exchange { stage, route, start, .. } = &*exchange;
         let (status, sent, times) = match stage {
-            Stage::Head | Stage::Skip => return,
+            Stage::Head | Stage::Room | Stage::Skip => return,
             Stage::Body => (None, 0, None),
             Stage::Answer(_) | Stage::Later(_) => {
                 self.running -= 1;

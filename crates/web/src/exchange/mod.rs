@@ -108,6 +108,8 @@ enum Stage<K> {
     Head,
     /// The rest of its body.
     Body,
+    /// Nothing: the responses in front of it wait for room, and it is not decoded yet.
+    Room,
     /// The value of its job.
     Answer(K),
     /// The answer of another thread.
@@ -157,6 +159,8 @@ pub(crate) struct Machine<K> {
     head: RequestHead,
     /// Responses that are written at the end of the callback.
     out: Vec<u8>,
+    /// Whether some of them were written already.
+    has_flushed: bool,
     date: Date,
     peers: Peers,
     /// Bytes that were read ahead of another protocol, of connections that detach.
@@ -176,6 +180,7 @@ impl<K: 'static> Machine<K> {
             remote,
             now: Instant::now(),
             out: Vec::with_capacity(4096),
+            has_flushed: false,
             date: Date::new(),
             peers: Peers::default(),
             early: Vec::new(),
@@ -198,6 +203,9 @@ impl<K: 'static> Machine<K> {
     /// A callback begins.
     pub(crate) fn begin_callback(&mut self, engine: &Engine<Slot<K>>) {
         self.now = engine.now();
+        self.has_flushed = false;
+        // A callback that has panicked leaves the responses of its connection.
+        self.out.clear();
     }
 
     /// A connection has opened.

@@ -97,6 +97,11 @@ impl<K: 'static> Machine<K> {
         mut at: usize,
     ) -> Rest<K> {
         while at < bytes.len() {
+            if !self.has_room(wire) {
+                let mut exchange = self.exchange();
+                exchange.stage = Stage::Room;
+                return Rest::Waits(exchange, at);
+            }
             let input = &bytes[at..];
             let mut decoder = RequestDecoder::new();
             let step = match decoder.decode(&mut self.head, input) {

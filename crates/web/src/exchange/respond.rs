@@ -15,6 +15,9 @@ use crate::words::status::Status;
 /// Bodies from this size on are written without a copy.
 const LARGE: usize = 4096;
 
+/// So many bytes of responses are collected before they are written in the middle of a pipeline.
+const AHEAD: usize = 32 << 10;
+
 /// What comes behind an answer.
 pub(super) enum Next<K> {
     /// The next request.
@@ -187,6 +190,9 @@ impl<K: 'static> Machine<K> {
                 return self.respond_again(program, wire, exchange, context, error);
             }
         };
+        // One behind a HEAD is not sent: it may have no end.
+        let nothing = |_: &mut Part<'_>| Flow::End;
+        let source = if encoder.is_sent() { source } else { Box::new(nothing) };
         let mut exchange = exchange.unwrap_or_else(|| self.exchange());
         (exchange.route, exchange.asked) = (context.0, asked);
         exchange.asked.keep_alive = encoder.keep_alive();
@@ -209,7 +215,8 @@ impl<K: 'static> Machine<K> {
         // Without the program's own response to it, which may be wrong in the same way.
         let head = Head::new(error.status(), None);
         let now = self.now;
-        let _ = encode(&mut self.out, self.date.at(now), context.1, &head, Some(0));
+        let asked = Asked { keep_alive: false, ..context.1 };
+        let _ = encode(&mut self.out, self.date.at(now), asked, &head, Some(0));
         let end = End { status: Some(error.status()), sent: 0, error: Some(&error), times: None };
         program.finished(context.0, None, end);
         if let Some(exchange) = exchange {
@@ -259,11 +266,26 @@ impl<K: 'static> Machine<K> {
         if self.out.is_empty() {
             return;
         }
+        self.has_flushed = true;
         if wire.engine.write_slice(wire.id, &self.out).is_err() {
             // It leaves, or holds more than its share: its peer gets no part of a response.
             wire.engine.abort(wire.id);
         }
         self.out.clear();
+    }
+
+    /// Whether a further request may be answered. A client that does not read its responses keeps
+    /// its requests, too.
+    #[inline]
+    pub(super) fn has_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
+        if self.out.len() < AHEAD && !self.has_flushed { true } else { self.look_for_room(wire) }
+    }
+
+    #[inline(never)]
+    fn look_for_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
+        self.flush(wire);
+        self.has_flushed = false;
+        !wire.engine.is_full(wire.id)
     }
 
     /// Makes the parts of a response that the connection has room for.
@@ -348,13 +370,20 @@ impl<K: 'static> Machine<K> {
         }
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };
-        if !matches!(exchange.stage, Stage::Stream(_)) {
-            slot.exchange = Some(exchange);
-            return;
-        }
-        let input = std::mem::take(&mut exchange.input);
-        let next = self.stream(program, wire, exchange);
-        self.behind(program, wire, next, input);
+        let (has_ended, input) = (exchange.has_peer_ended, std::mem::take(&mut exchange.input));
+        let next = match exchange.stage {
+            Stage::Stream(_) => self.stream(program, wire, exchange),
+            Stage::Room => {
+                self.recycle(exchange);
+                Next::Request
+            }
+            _ => {
+                exchange.input = input;
+                slot.exchange = Some(exchange);
+                return;
+            }
+        };
+        self.behind(program, wire, next, input, has_ended);
     }
 
     /// The job of a request has returned.
@@ -395,6 +424,9 @@ impl<K: 'static> Machine<K> {
         answer: Answer<K>,
     ) {
         let input = std::mem::take(&mut exchange.input);
+        let has_ended = exchange.has_peer_ended;
+        // Requests that came before the end of the peer are answered, too.
+        exchange.has_peer_ended &= input.is_empty();
         let head = std::mem::take(&mut exchange.head);
         let has_head = !head.is_empty() && self.decode_again(&head);
         let context = (exchange.route, exchange.asked, has_head.then_some(&head[..]));
@@ -404,7 +436,7 @@ impl<K: 'static> Machine<K> {
         {
             exchange.head = head;
         }
-        self.behind(program, wire, next, input);
+        self.behind(program, wire, next, input, has_ended);
     }
 
     /// Goes on behind a response with the bytes that have come meanwhile.
@@ -414,10 +446,11 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
         next: Next<K>,
         mut input: Vec<u8>,
+        has_ended: bool,
     ) {
         match next {
             Next::Nothing => {}
-            Next::Raw(raw, has_ended) => self.go_over(program, wire, (raw, has_ended), &input),
+            Next::Raw(raw, _) => return self.go_over(program, wire, (raw, has_ended), &input),
             Next::Waits(mut exchange) => {
                 exchange.input = input;
                 self.go_on_with_input(program, wire, exchange);
@@ -433,6 +466,9 @@ impl<K: 'static> Machine<K> {
             }
         }
         self.flush(wire);
+        if has_ended {
+            self.eof(program, wire);
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! Servers on threads, and clients with sockets of std.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use windlass::{DriverKind, Watcher};
+use windlass_serve::report::Report;
+use windlass_web::{App, Running};
+
+use super::{End, Net, PATIENCE};
+
+/// A server on a driver of the system.
+pub struct Real {
+    pub server: Running,
+    /// The sockets, unless they were reset, and what they have heard.
+    clients: Vec<(Option<TcpStream>, Vec<u8>)>,
+}
+
+impl Real {
+    /// Serves an application on this driver.
+    pub fn with<S: 'static>(kind: DriverKind, app: App<S>) -> Real {
+        let app = app.watcher(Watcher::builder().driver(kind)).listen("127.0.0.1:0");
+        let server = app.expect("an address").start().expect("the server starts");
+        Real { server, clients: Vec::new() }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Shuts the server down.
+    pub fn stop(self) -> Report {
+        let Real { server, clients } = self;
+        drop(clients);
+        shutdown(server)
+    }
+}
+
+/// Shuts a server down. One that does not end is a failure, not a hang.
+pub fn shutdown(server: Running) -> Report {
+    let (send, receive) = channel();
+    thread::spawn(move || {
+        let _ = send.send(server.shutdown());
+    });
+    receive.recv_timeout(3 * PATIENCE).expect("the server ends").expect("a report")
+}
+
+/// A client whose reads and writes end.
+pub fn client(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_nodelay(true).expect("an option");
+    stream
+}
+
+fn is_reset(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted
+    )
+}
+
+/// Reads once, at most so many bytes; how the connection has ended, if it has.
+pub fn read(stream: &mut TcpStream, heard: &mut Vec<u8>, most: usize) -> Option<End> {
+    let mut buffer = vec![0; most];
+    match stream.read(&mut buffer) {
+        Ok(0) => Some(End::Eof),
+        Ok(count) => {
+            heard.extend_from_slice(&buffer[..count]);
+            None
+        }
+        Err(error) if is_reset(error.kind()) => Some(End::Reset),
+        Err(error) => panic!("{error}, behind {:?}", super::text(heard)),
+    }
+}
+
+/// Reads until the connection has ended.
+pub fn read_all(stream: &mut TcpStream, heard: &mut Vec<u8>) -> End {
+    loop {
+        if let Some(end) = read(stream, heard, 1 << 16) {
+            return end;
+        }
+    }
+}
+
+impl Real {
+    fn connect_client(&mut self) -> usize {
+        self.clients.push((Some(client(self.address())), Vec::new()));
+        self.clients.len() - 1
+    }
+
+    fn stream(&mut self, client: usize) -> &mut TcpStream {
+        self.clients[client].0.as_mut().expect("it was not reset")
+    }
+
+    fn say_to(&mut self, client: usize, bytes: &[u8]) {
+        match self.stream(client).write_all(bytes) {
+            Err(error) if !is_reset(error.kind()) => panic!("a write: {error}"),
+            _ => {}
+        }
+    }
+
+    fn hear_from(&mut self, client: usize, what: &str, mut enough: impl FnMut(&[u8]) -> bool) {
+        let (stream, heard) = &mut self.clients[client];
+        let stream = stream.as_mut().expect("it was not reset");
+        while !enough(heard) {
+            let end = read(stream, heard, 1 << 16);
+            assert_eq!(end, None, "an end in place of {what}: {:?}", super::text(heard));
+        }
+    }
+}
+
+macro_rules! driver {
+    ($($name:ident)*) => {$(
+        pub struct $name(pub Real);
+
+        impl Net for $name {
+            const VIRTUAL: bool = false;
+            fn start<S: 'static>(app: App<S>) -> $name {
+                $name(Real::with(DriverKind::$name, app))
+            }
+            fn connect(&mut self) -> usize {
+                self.0.connect_client()
+            }
+            fn say(&mut self, client: usize, bytes: &[u8]) {
+                self.0.say_to(client, bytes);
+            }
+            fn finish(&mut self, client: usize) {
+                let _ = self.0.stream(client).shutdown(Shutdown::Write);
+            }
+            fn reset(&mut self, client: usize) {
+                let stream = self.0.clients[client].0.take().expect("a connection");
+                let linger = Some(std::time::Duration::ZERO);
+                socket2::SockRef::from(&stream).set_linger(linger).expect("an option");
+            }
+            fn hear(&mut self, client: usize, what: &str, enough: impl FnMut(&[u8]) -> bool) {
+                self.0.hear_from(client, what, enough);
+            }
+            fn end(&mut self, client: usize) -> End {
+                let (stream, heard) = &mut self.0.clients[client];
+                read_all(stream.as_mut().expect("it was not reset"), heard)
+            }
+            fn heard(&self, client: usize) -> &[u8] {
+                &self.0.clients[client].1
+            }
+        }
+    )*};
+}
+
+driver!(Epoll Uring Kqueue Poll);
