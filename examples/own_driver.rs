@@ -96,6 +96,7 @@ impl<D: Driver> Driver for Trace<D> {
         fn kind(&mut self, source: Source) -> Result<SourceKind, Refusal>;
         fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Refusal>;
         fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal>;
+        fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
         fn pool(&mut self) -> Result<&mut Pool, Refusal>;
         fn update_now(&mut self) -> Instant;

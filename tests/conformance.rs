@@ -272,6 +272,7 @@ macro_rules! portable {
                 both_ends_at_once
                 writes_to_a_peer_that_is_gone_fail
                 reads_and_writes_both_learn_of_a_reset
+                the_error_of_a_reset_is_taken_out_once
                 a_shutdown_after_abort_is_stale
             }
             leases {

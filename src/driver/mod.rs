@@ -346,6 +346,14 @@ pub trait Driver: Submit<Op = Op> + Complete<Item = Completion> {
         Err(Refusal::Unsupported)
     }
 
+    /// Takes the error out that waits at a socket, as an errno.
+    ///
+    /// # Errors
+    /// [`Refusal::Os`] with what the system reports (`ENOTSOCK` …); [`Refusal::Stale`].
+    fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal> {
+        Err(Refusal::Unsupported)
+    }
+
     /// The kind of the source's descriptor.
     ///
     /// # Errors

@@ -234,7 +234,7 @@ pub unsafe trait Calls {
     }
 
     /// How a connect that [went on](Connecting::GoesOn) has ended: 0 or the errno. `EINPROGRESS` if
-    /// it still goes on.
+    /// it still goes on. Of a connection, the error that waits at it.
     fn connect_result(&mut self, fd: RawFd) -> i32;
 
     /// Shuts the writing side: 0 or `-errno`.

@@ -346,6 +346,15 @@ impl<K: Kernel> Driver for Proactor<K> {
         self.kernel.calls_mut().set_option(fd, option).map_err(Refusal::from_io)
     }
 
+    fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal> {
+        let fd = self.described(source)?.fd;
+        match self.kernel.calls_mut().connect_result(fd) {
+            0 => Ok(None),
+            libc::ENOTSOCK => Err(Refusal::Os(libc::ENOTSOCK)),
+            errno => Ok(Some(errno)),
+        }
+    }
+
     fn aligned_buf(&mut self, len: usize) -> AlignedBuf {
         let registered = self.kernel.registered_buf(len);
         registered.unwrap_or_else(|| AlignedBuf::with_capacity(len, 4096))

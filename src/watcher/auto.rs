@@ -309,6 +309,7 @@ impl Driver for Auto {
         kind(source: Source) -> Result<SourceKind, Refusal>;
         connect_datagram(source: Source, peer: &Address) -> Result<(), Refusal>;
         set_option(source: Source, option: SocketOption) -> Result<(), Refusal>;
+        take_error(source: Source) -> Result<Option<i32>, Refusal>;
         aligned_buf(len: usize) -> AlignedBuf;
         pool() -> Result<&mut Pool, Refusal>;
         update_now() -> Instant;

@@ -145,4 +145,40 @@ impl<D: Driver> Watcher<D> {
     pub fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Refusal> {
         self.driver.set_option(source, option)
     }
+
+    /// Takes the error out that waits at a socket, as an errno; `None` if there is none. A poll
+    /// that reports [`Ready::ERROR`] says only that there is one. This call takes no bytes, so it
+    /// also tells of a reset behind bytes that were not read. The next read or write does not tell
+    /// the error again.
+    ///
+    /// ```
+    /// use std::net::{TcpListener, TcpStream};
+    /// use windlass::{Completions, Op, Ready, Watcher};
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let mut ours = TcpStream::connect(listener.local_addr()?)?;
+    /// let (theirs, _) = listener.accept()?;
+    /// # use std::io::Write;
+    /// ours.write_all(b"never read")?;
+    /// # while theirs.peek(&mut [0; 10])? < 10 {}
+    /// let mut watcher = Watcher::new()?;
+    /// let source = watcher.attach(ours)?;
+    /// assert_eq!(watcher.take_error(source)?, None);
+    /// drop(theirs); // with bytes unread: a reset
+    /// watcher.submit(Op::poll(source, Ready::READ_CLOSED))?;
+    /// watcher.wait(&mut Completions::new())?;
+    /// # #[cfg(unix)]
+    /// assert_eq!(watcher.take_error(source)?, Some(libc::ECONNRESET));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Refusal::Os`] with `ENOTSOCK`: the source is no socket.
+    /// - [`Refusal::Unsupported`]: a driver of your own does not tell.
+    /// - The reasons for which [`fd`](Watcher::fd) fails, except `NoDescriptor`.
+    ///
+    /// [`Ready::ERROR`]: crate::Ready::ERROR
+    pub fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal> {
+        self.driver.take_error(source)
+    }
 }

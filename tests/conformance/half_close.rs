@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass::{ErrorKind, Op, Watcher};
+use windlass::{Done, ErrorKind, Op, Ready, Refusal, Watcher};
 
 use crate::common::*;
 
@@ -200,10 +200,32 @@ pub fn reads_and_writes_both_learn_of_a_reset<H: Harness>() {
     b.expect_all_ended();
 }
 
+/// The error of a reset is told once, and no byte is taken for it.
+pub fn the_error_of_a_reset_is_taken_out_once<H: Harness>() {
+    let mut b = H::bench();
+    let (here, there) = b.pair();
+    assert_eq!(b.watcher.take_error(here), Ok(None));
+    b.write(here, "never read");
+    let arrived = b.submit(Op::poll(there, Ready::READABLE));
+    b.end(arrived);
+    let poll = b.submit(Op::poll(here, Ready::READ_CLOSED));
+    b.look();
+    assert!(b.is_open(poll) && b.watcher.abort(there));
+    let Ok(Done::Ready(ready)) = b.end(poll).result else { panic!("it is broken") };
+    assert!(ready.contains(Ready::ERROR), "{ready:?}");
+    let errno = b.watcher.take_error(here).unwrap().expect("an error");
+    assert!(RESET.contains(&errno), "{errno}");
+    let again = b.watcher.take_error(here).unwrap();
+    assert!(again.is_none_or(|errno| errno == libc::ENOTCONN), "{again:?}");
+    b.watcher.abort(here);
+    assert_eq!(b.watcher.take_error(here), Err(Refusal::Stale));
+    b.expect_all_ended();
+}
+
 /// Shutdown of a listener, or of something shut by abort.
 pub fn a_shutdown_after_abort_is_stale<H: Harness>() {
     let mut b = H::bench();
     let (here, _there) = b.pair();
     b.watcher.abort(here);
-    assert_eq!(b.refuse(Op::shutdown(here)).0, windlass::Refusal::Stale);
+    assert_eq!(b.refuse(Op::shutdown(here)).0, Refusal::Stale);
 }

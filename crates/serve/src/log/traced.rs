@@ -358,6 +358,7 @@ impl<D: Driver> Driver for Traced<D> {
         fn kind(&mut self, source: Source) -> Result<SourceKind, Reason>;
         fn connect_datagram(&mut self, source: Source, peer: &Address) -> Result<(), Reason>;
         fn set_option(&mut self, source: Source, option: SocketOption) -> Result<(), Reason>;
+        fn take_error(&mut self, source: Source) -> Result<Option<i32>, Reason>;
         fn aligned_buf(&mut self, len: usize) -> AlignedBuf;
         fn pool(&mut self) -> Result<&mut Pool, Reason>;
         fn update_now(&mut self) -> Instant;

@@ -136,6 +136,7 @@ impl<D: Driver> Driver for Refusing<D> {
         fn abort(&mut self, source: Source) -> bool;
         fn cancel_all(&mut self, source: Source) -> usize;
         fn close(&mut self);
+        fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal>;
         fn pool(&mut self) -> Result<&mut Pool, Refusal>;
         fn update_now(&mut self) -> Instant;
         fn reschedule(&mut self, ticket: Ticket, due: Deadline) -> Result<(), Refusal>;
