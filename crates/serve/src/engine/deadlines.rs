@@ -13,7 +13,7 @@ use windlass::{Op, Ticket, Watcher};
 use crate::engine::requests::{Request, is_full};
 use crate::engine::{DEADLINE, Engine};
 use crate::parts::deadlines::Kind;
-use crate::parts::table::ENDED;
+use crate::parts::table::{ENDED, TIMED};
 use crate::stage::Stage;
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -105,7 +105,7 @@ impl<S> Engine<S> {
         let Some(deadline) = deadline else {
             self.clocks.deadlines.clear(id, kind);
             if is_write && let Some(active) = self.table.active_of(id.index()) {
-                active.timed = false;
+                active.keeps &= !TIMED;
                 self.dirty(id.index());
             }
             return true;
@@ -116,7 +116,7 @@ impl<S> Engine<S> {
         self.look_at_deadlines();
         if is_write {
             // Writes to a connection with an active part pass `send`, which looks for the end.
-            self.activate(id.index()).timed = true;
+            self.activate(id.index()).keeps |= TIMED;
         }
         true
     }
@@ -141,7 +141,7 @@ impl<S> Engine<S> {
     pub(crate) fn sent_in_time(&mut self, index: u32) {
         self.clocks.deadlines.clear(self.table.id(index), Kind::Write);
         if let Some(active) = self.table.active_of(index) {
-            active.timed = false;
+            active.keeps &= !TIMED;
         }
     }
 
@@ -186,7 +186,7 @@ impl<S> Engine<S> {
                     return self.fail(watcher, index, Cause::WriteTimeout);
                 }
                 if let Some(active) = self.table.active_of(index) {
-                    active.timed = false;
+                    active.keeps &= !TIMED;
                 }
             }
         }

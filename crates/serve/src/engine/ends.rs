@@ -221,6 +221,7 @@ impl<S> Engine<S> {
         } else {
             self.read_as_wanted(watcher, index);
         }
+        self.look_at_peer(watcher, index);
     }
 
     #[inline(never)]

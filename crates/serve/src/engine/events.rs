@@ -33,6 +33,8 @@ pub(crate) enum Pending {
     Held(Id),
     Drained(Id),
     LimitReached(Id, Cause),
+    /// The read in front of a pause has met the end of the input.
+    PeerEnded(Id),
     ListenerAdded(Box<io::Result<usize>>),
     /// A part of a file with so many bytes was sent, which no operation tells.
     FileSent(Id, u64),
@@ -317,6 +319,7 @@ impl<S: Default> Engine<S> {
                 None
             }
             OpCode::Connect => self.connected(watcher, index, completion),
+            OpCode::Poll => self.peer_polled(watcher, index, &completion),
             OpCode::RecvFrom => self.client_heard(watcher, index, completion),
             _ => None,
         }
@@ -422,10 +425,11 @@ impl<S: Default> Engine<S> {
                     }
                 }
                 Pending::Drained(id) => self.owe(id, |owed| owed.drained = true),
-                Pending::LimitReached(id, cause) => {
-                    if self.is_beyond_limit(id, cause) {
-                        return Some(Event::LimitReached { id, cause });
-                    }
+                Pending::LimitReached(id, cause) if self.is_beyond_limit(id, cause) => {
+                    return Some(Event::LimitReached { id, cause });
+                }
+                Pending::PeerEnded(id) if self.is_to_tell_end(id) => {
+                    return Some(Event::PeerEnded { id });
                 }
                 Pending::ListenerAdded(added) => {
                     return Some(Event::ListenerAdded { added: *added });
@@ -433,13 +437,11 @@ impl<S: Default> Engine<S> {
                 Pending::FileSent(id, len) if self.table.lives(id) => {
                     return Some(Event::FileSent { id, len });
                 }
-                Pending::FileSent(..) => {}
                 Pending::Opened(id, peer) if self.table.get(id).is_some() => {
                     let origin = Origin { listener: None, peer };
                     self.attached(watcher, id, origin);
                     return Some(Event::Opened { id, origin });
                 }
-                Pending::Opened(..) => {}
                 Pending::Adopt(accepted) => {
                     if let Some(event) = self.open(watcher, accepted) {
                         return Some(event);
@@ -457,7 +459,8 @@ impl<S: Default> Engine<S> {
                 }
                 #[cfg(feature = "tls")]
                 Pending::Upgraded(id) if self.delivers(id) => return Some(Event::Upgraded { id }),
-                Pending::Upgraded(_) => {}
+                Pending::PeerEnded(_) | Pending::FileSent(..) | Pending::LimitReached(..) => {}
+                Pending::Opened(..) | Pending::Upgraded(_) => {}
                 Pending::Agreed(id, rest) => {
                     if let Some(event) = self.agreed(watcher, id, rest) {
                         return Some(event);

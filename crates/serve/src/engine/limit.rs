@@ -204,7 +204,7 @@ impl<S> Engine<S> {
             .is_some_and(|place| place.stage < Stage::Closing && place.flags & LIMITED != 0)
     }
 
-    fn takes_limits(&self, id: Id) -> bool {
+    pub(crate) fn takes_limits(&self, id: Id) -> bool {
         let opens = CONNECTING | ABORT;
         let is_open = self.table.get(id).is_some_and(|place| {
             place.flags & opens == 0 && place.stage.clock() == StageClock::OfOpen

@@ -21,6 +21,7 @@ impl<S> Engine<S> {
     pub(crate) fn begin_close<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         // No more of its input is delivered.
         self.unlimit(index);
+        self.look_at_peer(watcher, index);
         if let Some(active) = self.table.active_of(index) {
             active.held.clear();
             active.held_bytes = 0;

@@ -574,6 +574,10 @@ impl<S> Engine<S> {
                 }
                 Request::Idled(id) => self.end_idle(watcher, id),
                 Request::Upgrade(id) => self.look_at_upgrade(watcher, id),
+                Request::Watch(id) if self.table.lives(id) => {
+                    self.look_at_peer(watcher, id.index());
+                }
+                Request::Watch(_) => {}
                 Request::Reads(id) => self.reads_changed(watcher, id),
                 Request::IdleTimeout(id, span) => self.set_idle_timeout_of(watcher, id, span),
                 Request::Allowances => self.look_at_allowances(watcher),

@@ -20,6 +20,7 @@
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
 //! jobs.rs      work of connections, off the loop
 //! sweep.rs     limits of time, and the budget of bytes    limit.rs  limits that the program sets
+//! peer.rs      the end of a peer that is not read
 //! charges.rs   what the program holds for connections
 //! balance.rs   which loop gets an accepted connection
 //! moves.rs     connections that a thread hands to a loop
@@ -47,6 +48,7 @@ mod moves;
 mod options;
 mod output;
 mod overflow;
+mod peer;
 mod remote;
 mod requests;
 mod sessions;
@@ -496,6 +498,9 @@ impl<S> Engine<S> {
         let Some(place) = self.table.get_mut(id) else { return false };
         place.flags |= PAUSED;
         self.note_reads(id.index());
+        if self.watches_peer(id.index()) {
+            self.dirty(id.index());
+        }
         true
     }
 

@@ -9,7 +9,9 @@ use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::parts::idle::IdleClock;
 use crate::parts::output::LARGE;
-use crate::parts::table::{ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL};
+use crate::parts::table::{
+    ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL, TIMED,
+};
 use crate::parts::writer::Writer;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -432,7 +434,7 @@ impl<S> Engine<S> {
         {
             active.idle.note_byte(watcher.update_now());
         }
-        let is_in_time = active.timed && sends && queued == 0;
+        let is_in_time = active.keeps & TIMED != 0 && sends && queued == 0;
         let was_full = most > self.config.limits.high;
         if was_full || queued | active.queued | active.charged as usize != 0 {
             self.wait_for_output(watcher, index, queued, most);
@@ -569,7 +571,9 @@ impl<S> Engine<S> {
             self.note_reads(index);
             self.told.pending.push_back(Pending::Drained(self.table.id(index)));
         }
-        if queued == 0 && self.table.active_of(index).is_some_and(|a| a.timed && a.corked == 0) {
+        if queued == 0
+            && self.table.active_of(index).is_some_and(|a| a.keeps & TIMED != 0 && a.corked == 0)
+        {
             self.sent_in_time(index);
         }
         self.wait_for_output(watcher, index, queued, queued);

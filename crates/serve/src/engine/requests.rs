@@ -23,6 +23,8 @@ pub(crate) enum Request {
     Upgrade(Id),
     /// The reads of a connection with a limit have stopped, or go on.
     Reads(Id),
+    /// The watcher has refused the poll for the end of a peer.
+    Watch(Id),
     /// The time of a connection is new, or it is time to look.
     Allowances,
     Option(Id, SocketOption),

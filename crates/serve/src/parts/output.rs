@@ -172,7 +172,7 @@ impl Active {
             && self.held.is_empty()
             && self.cause.is_none()
             && self.unsent == 0
-            && !self.timed
+            && self.keeps == 0
             && !self.is_draining
             && self.limited.is_none()
             && self.by_program == 0
@@ -211,7 +211,7 @@ impl Active {
         }
         (self.corked, self.queued, self.held_bytes, self.unsent) = (0, 0, 0, 0);
         (self.since, self.cause, self.failing) = (None, None, None);
-        (self.drain, self.timed, self.by_program) = (None, false, 0);
+        (self.drain, self.keeps, self.by_program) = (None, 0, 0);
         self.is_draining = false;
         (self.charged, self.holding, self.by_charges) = (0, 0, 0);
         (self.stream, self.files, self.kept) = (None, None, None);

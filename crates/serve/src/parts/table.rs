@@ -69,6 +69,17 @@ pub(crate) const ABORT: u16 = 1 << 14;
 /// A wake is on its way to the program.
 pub(crate) const WOKEN: u16 = 1 << 15;
 
+/// In `Active::keeps`: it has a write deadline, which goes when the output is sent.
+pub(crate) const TIMED: u8 = 1;
+/// In `Active::keeps`: the end of its peer is watched while it is not read.
+pub(crate) const WATCHED: u8 = 1 << 1;
+/// In `Active::keeps`: the program was told of the end of its peer.
+pub(crate) const TOLD: u8 = 1 << 2;
+/// In `Active::keeps`: the poll for the end of its peer is in flight.
+pub(crate) const POLLED: u8 = 1 << 3;
+/// In `Active::keeps`: the event of that end is on its way, without a poll.
+pub(crate) const DUE: u8 = 1 << 4;
+
 /// Its reads are to stop.
 pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED;
 
@@ -180,8 +191,10 @@ pub(crate) struct Active {
     pub(crate) unsent: usize,
     /// What is known of its failure, while answers about its output are to come.
     pub(crate) failing: Option<Failing>,
-    /// Whether it has a write deadline, which goes when the output is sent.
-    pub(crate) timed: bool,
+    /// What keeps the active part, although nothing else is in it.
+    pub(crate) keeps: u8,
+    /// The poll for the end of the peer, if one is in flight.
+    pub(crate) peer_poll: Option<Ticket>,
     /// Where it stands in the list of connections whose time the program limits.
     pub(crate) limited: Option<u32>,
     /// Where its bytes go, if the program has made a stream of it.

@@ -318,6 +318,12 @@ impl<S> Conn<'_, S> {
         self.engine.resume(self.id());
     }
 
+    /// Watches for the end of the peer while the connection is not read, or no longer does:
+    /// [`Handler::peer_ended`] is told. See [`Engine::watch_peer`].
+    pub fn watch_peer(&mut self, on: bool) {
+        self.engine.watch_peer(self.id(), on);
+    }
+
     /// Shuts down the output after the waiting output is sent: see [`Engine::shutdown`].
     pub fn shutdown(&mut self) {
         self.engine.shutdown(self.id());

@@ -89,6 +89,13 @@ pub trait Handler: Sized {
         Action::Close
     }
 
+    /// The peer has shut down its output while the connection is not read: only with
+    /// [`Conn::watch_peer`]. It may still read, and data before its end may not have been delivered
+    /// yet. See [`Engine::watch_peer`].
+    fn peer_ended(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        Action::None
+    }
+
     /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
     /// of its turn, or [`Limits::files`](crate::Limits::files) files waited. Now the output is at
     /// or below the [low](crate::Limits::low) mark, and at most half as many files wait. So this

@@ -397,6 +397,7 @@ impl<H: Handler> ServerLoop<H> {
             Event::Opened { id, origin } => self.call(id.index(), |h, c| h.opened(c, origin)),
             Event::Data { id, data } => self.call(id.index(), |h, c| h.data(c, data)),
             Event::Eof { id } => self.call(id.index(), H::eof),
+            Event::PeerEnded { id } => self.call(id.index(), H::peer_ended),
             Event::LimitReached { id, cause } => {
                 self.call(id.index(), |h, c| h.limit_reached(c, cause));
             }

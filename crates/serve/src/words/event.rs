@@ -39,6 +39,13 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
+    /// The peer of a connection that is not read has shut down its output: only with
+    /// [`Engine::watch_peer`]. Data before that may not have been delivered yet. `Eof`, or the
+    /// close, follows it when the connection is read again.
+    PeerEnded {
+        /// The connection.
+        id: Id,
+    },
     /// The waiting output was above the [high](crate::Limits::high) mark, if only until the flush
     /// of its turn, or [`Limits::files`](crate::Limits::files) files waited. Now the output is at
     /// or below the [low](crate::Limits::low) mark, and at most half as many files wait.

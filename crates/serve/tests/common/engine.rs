@@ -17,6 +17,8 @@ pub struct Loop<D: Driver> {
     pub engine: Engine<()>,
     pub address: Address,
     pub told: Vec<&'static str>,
+    /// The bytes of all data.
+    pub heard: Vec<u8>,
     /// How connections have ended: the cause, the bytes that were not sent, and the phase.
     pub ends: Vec<(Cause, usize, Phase)>,
     pub opened: Vec<Id>,
@@ -40,8 +42,8 @@ impl<D: Driver> Loop<D> {
         bound_buffers(&mut watcher, listener);
         let address = watcher.local_address(listener).expect("its address");
         let (told, ends, opened) = (Vec::new(), Vec::new(), Vec::new());
-        let (handles, foreign) = (Vec::new(), Vec::new());
-        Loop { watcher, engine, address, told, ends, opened, handles, foreign }
+        let (heard, handles, foreign) = (Vec::new(), Vec::new(), Vec::new());
+        Loop { watcher, engine, address, told, heard, ends, opened, handles, foreign }
     }
 
     /// A socket that connects to the engine.
@@ -64,12 +66,16 @@ impl<D: Driver> Loop<D> {
                     self.opened.push(id);
                     "opened"
                 }
-                Event::Data { .. } => "data",
+                Event::Data { data, .. } => {
+                    self.heard.extend_from_slice(&data);
+                    "data"
+                }
                 Event::Closed { cause, unsent, phase, .. } => {
                     self.ends.push((cause, unsent, phase));
                     "closed"
                 }
                 Event::Eof { .. } => "eof",
+                Event::PeerEnded { .. } => "peer ended",
                 Event::Detached { handle, .. } => {
                     self.handles.push(handle);
                     "detached"
