@@ -97,7 +97,7 @@ mod scan;
 mod words;
 
 pub use decode::{Event, RequestDecoder, ResponseDecoder, Step};
-pub use encode::{BodyEncoder, EncodeError, RequestEncoder, ResponseEncoder, reason};
+pub use encode::{BodyEncoder, EncodeError, FixedField, RequestEncoder, ResponseEncoder, reason};
 pub use error::{Error, Rule};
 pub use head::{Field, RequestHead, ResponseHead, TargetForm};
 pub use limits::Limits;

@@ -59,6 +59,23 @@ impl Method {
         if name == b"GET" { Method::Get } else { Method::other_than_get(name) }
     }
 
+    /// Its name, unless it is another token.
+    #[inline]
+    pub(crate) fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Connect => "CONNECT",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Other => return None,
+        })
+    }
+
     fn other_than_get(name: &[u8]) -> Method {
         match name {
             b"HEAD" => Method::Head,

@@ -37,18 +37,21 @@ pub(super) enum BodyForm {
 }
 
 impl BodyEncoder {
+    #[inline]
     pub(super) fn new(form: BodyForm, keeps_alive: bool) -> BodyEncoder {
         BodyEncoder { form, keeps_alive }
     }
 
     /// Whether a further message may follow on the connection behind this one. Otherwise the
     /// program closes the connection behind the body.
+    #[inline]
     pub fn keep_alive(&self) -> bool {
         self.keeps_alive
     }
 
     /// Whether the body goes out. That of a response to HEAD does not: calls take it, and append
     /// nothing.
+    #[inline]
     pub fn is_sent(&self) -> bool {
         !matches!(self.form, BodyForm::Unsent(_) | BodyForm::Nothing)
     }
@@ -73,6 +76,7 @@ impl BodyEncoder {
     /// # Errors
     ///
     /// As for [`BodyEncoder::data`].
+    #[inline]
     pub fn before(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), EncodeError> {
         match &mut self.form {
             BodyForm::Length(left) | BodyForm::Unsent(Some(left)) => {

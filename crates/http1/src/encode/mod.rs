@@ -7,6 +7,7 @@
 //! encoder writes itself.
 
 mod body;
+mod fixed;
 mod request;
 mod response;
 mod status;
@@ -14,6 +15,7 @@ mod status;
 use std::fmt;
 
 pub use body::BodyEncoder;
+pub use fixed::FixedField;
 pub use request::RequestEncoder;
 pub use response::ResponseEncoder;
 pub use status::reason;
@@ -80,6 +82,7 @@ impl Draft<'_> {
         Draft { start: out.len(), out, is_whole: false }
     }
 
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -87,10 +90,7 @@ impl Draft<'_> {
     /// Writes a field of the program.
     #[inline]
     fn field(&mut self, name: &str, value: &[u8]) -> Result<(), EncodeError> {
-        check_field(name, value)?;
-        if is_own(name.as_bytes()) {
-            return Err(EncodeError::Framing);
-        }
+        check_own(name, value)?;
         self.line(name, value);
         Ok(())
     }
@@ -100,7 +100,8 @@ impl Draft<'_> {
         line(self.out, name, value);
     }
 
-    fn number(&mut self, name: &str, number: u64) {
+    #[inline]
+    fn number(&mut self, name: &'static str, number: u64) {
         self.line(name, itoa::Buffer::new().format(number).as_bytes());
     }
 
@@ -112,6 +113,7 @@ impl Draft<'_> {
         Ok(())
     }
 
+    #[inline]
     fn connection(&mut self, closes: bool, keeps_alive: bool, upgrades: bool) {
         let options: &[u8] = match (closes, keeps_alive, upgrades) {
             (false, false, false) => return,
@@ -124,6 +126,7 @@ impl Draft<'_> {
         self.line("Connection", options);
     }
 
+    #[inline]
     fn end(&mut self) {
         self.put(b"\r\n");
         self.is_whole = true;
@@ -154,6 +157,13 @@ fn check_field(name: &str, value: &[u8]) -> Result<(), EncodeError> {
         () if !is_value(value) => Err(EncodeError::Value),
         () => Ok(()),
     }
+}
+
+/// Whether a program may write this field.
+#[inline]
+fn check_own(name: &str, value: &[u8]) -> Result<(), EncodeError> {
+    check_field(name, value)?;
+    if is_own(name.as_bytes()) { Err(EncodeError::Framing) } else { Ok(()) }
 }
 
 /// Whether the encoder writes this field itself.

@@ -1,7 +1,7 @@
 //! Responses, as servers and proxies write them.
 
 use super::body::{BodyEncoder, BodyForm};
-use super::{Draft, EncodeError, is_value, reason};
+use super::{Draft, EncodeError, FixedField, is_value, status};
 use crate::words::{Asked, Method, Version};
 
 /// The head of a response that is being written.
@@ -40,7 +40,12 @@ impl<'o> ResponseEncoder<'o> {
     /// The status is not one of 100 to 599, or a 1xx for a client of HTTP/1.0 (RFC 9110, 15.2).
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, asked: Asked, status: u16) -> Result<Self, EncodeError> {
-        ResponseEncoder::start(out, asked, status, reason(status).as_bytes())
+        let mut encoder = ResponseEncoder::start(out, asked, status)?;
+        match status::line(status) {
+            Some(line) => encoder.draft.put(line.as_bytes()),
+            None => encoder.status_line(b""),
+        }
+        Ok(encoder)
     }
 
     /// Appends the status line with another reason, as a proxy does.
@@ -58,27 +63,24 @@ impl<'o> ResponseEncoder<'o> {
         if !is_value(reason) {
             return Err(EncodeError::Value);
         }
-        ResponseEncoder::start(out, asked, status, reason)
+        let mut encoder = ResponseEncoder::start(out, asked, status)?;
+        encoder.status_line(reason);
+        Ok(encoder)
     }
 
     #[inline]
-    fn start(
-        out: &'o mut Vec<u8>,
-        asked: Asked,
-        status: u16,
-        reason: &[u8],
-    ) -> Result<Self, EncodeError> {
+    fn start(out: &'o mut Vec<u8>, asked: Asked, status: u16) -> Result<Self, EncodeError> {
         let is_early = asked.version == Version::Http10 && status < 200;
         if !(100..600).contains(&status) || is_early {
             return Err(EncodeError::Status);
         }
-        let mut draft = Draft::new(out);
-        draft.put(b"HTTP/1.1 ");
-        draft.put(itoa::Buffer::new().format(status).as_bytes());
-        draft.put(b" ");
-        draft.put(reason);
-        draft.put(b"\r\n");
-        Ok(ResponseEncoder { draft, asked, status, offers: false })
+        Ok(ResponseEncoder { draft: Draft::new(out), asked, status, offers: false })
+    }
+
+    fn status_line(&mut self, reason: &[u8]) {
+        let mut code = itoa::Buffer::new();
+        let parts = [b"HTTP/1.1 ", code.format(self.status).as_bytes(), b" ", reason, b"\r\n"];
+        parts.iter().for_each(|part| self.draft.put(part));
     }
 
     /// Appends a field.
@@ -90,6 +92,12 @@ impl<'o> ResponseEncoder<'o> {
     #[inline]
     pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), EncodeError> {
         self.draft.field(name, value.as_ref())
+    }
+
+    /// Appends a field that was checked when it was made.
+    #[inline]
+    pub fn fixed(&mut self, field: &FixedField) {
+        self.draft.put(field.line());
     }
 
     /// The connection ends behind this response.
@@ -195,6 +203,7 @@ impl<'o> ResponseEncoder<'o> {
         Ok(())
     }
 
+    #[inline]
     fn is_tunnel(&self) -> bool {
         self.asked.method == Method::Connect && (200..300).contains(&self.status)
     }
@@ -203,19 +212,23 @@ impl<'o> ResponseEncoder<'o> {
         !matches!(self.status, 100..=199 | 204 | 304)
     }
 
+    #[inline]
     fn is_unsent(&self) -> bool {
         self.asked.method == Method::Head || self.status == 304
     }
 
+    #[inline]
     fn check_no_switch(&self) -> Result<(), EncodeError> {
         if self.status == 101 || self.is_tunnel() { Err(EncodeError::Status) } else { Ok(()) }
     }
 
+    #[inline]
     fn check_body(&self) -> Result<(), EncodeError> {
         self.check_no_switch()?;
         if matches!(self.status, 100..=199 | 204 | 205) { Err(EncodeError::NoBody) } else { Ok(()) }
     }
 
+    #[inline]
     fn end(mut self, form: BodyForm) -> BodyEncoder {
         let keeps_alive = self.asked.keep_alive;
         let is_old = self.asked.version == Version::Http10;

@@ -140,7 +140,7 @@ impl RequestHead {
 
     /// The method, as it came.
     pub fn method<'b>(&self, bytes: &'b [u8]) -> &'b str {
-        text(bytes.get(self.method_range()))
+        self.kind.name().unwrap_or_else(|| text(bytes.get(self.method_range())))
     }
 
     /// The target, as it came.
