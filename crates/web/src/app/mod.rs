@@ -20,6 +20,7 @@ mod serve;
 pub(crate) mod upgrade;
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 pub use hooks::Finished;
@@ -274,7 +275,9 @@ struct Plan<S> {
 
 /// An application on one loop.
 pub(crate) struct Perform<S> {
-    plan: Arc<Plan<S>>,
+    /// Each request takes it, without the atomics of a count that loops share.
+    #[allow(clippy::redundant_allocation)] // made once for a loop
+    plan: Rc<Arc<Plan<S>>>,
     state: S,
     panics: u64,
     /// What has taken over connections.
@@ -286,7 +289,7 @@ pub(crate) type Kept<S> = crate::message::request::Then<S>;
 
 impl<S> Perform<S> {
     fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {
-        Perform { plan, state, panics: 0, raws: Raws::default() }
+        Perform { plan: Rc::new(plan), state, panics: 0, raws: Raws::default() }
     }
 
     fn state(&mut self) -> &mut S {

@@ -1,6 +1,7 @@
 //! Requests into calls of handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 use windlass::Message;
@@ -23,7 +24,7 @@ impl<S: 'static> Program for Perform<S> {
     type Keep = Kept<S>;
 
     fn begin(&mut self, arrived: Arrived<'_>) -> Begin<Kept<S>> {
-        let plan = std::sync::Arc::clone(&self.plan);
+        let plan = Rc::clone(&self.plan);
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, route) = match &found {
@@ -54,7 +55,7 @@ impl<S: 'static> Program for Perform<S> {
         body: &[u8],
         begun: bool,
     ) -> (RouteId, Answer<Kept<S>>) {
-        let plan = std::sync::Arc::clone(&self.plan);
+        let plan = Rc::clone(&self.plan);
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, route) = match &found {
@@ -100,6 +101,13 @@ impl<S: 'static> Program for Perform<S> {
     }
 
     #[inline]
+    fn is_watched(&self, route: RouteId) -> bool {
+        let plan = &self.plan;
+        let nested = plan.routes.all.get(route.0 as usize).map_or(&[][..], |one| &one.nested);
+        let is_bare = plan.hooks.after.is_empty() && plan.hooks.finished.is_empty();
+        !is_bare || !nested.is_empty()
+    }
+
     fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) {
         let plan = &self.plan;
         let nested = plan.routes.all.get(route.0 as usize).map_or(&[][..], |one| &one.nested);
@@ -116,7 +124,6 @@ impl<S: 'static> Program for Perform<S> {
         }
     }
 
-    #[inline]
     fn finished(&mut self, route: RouteId, _arrived: Option<Arrived<'_>>, end: End<'_>) {
         let plan = &self.plan;
         let resource = plan.routes.all.get(route.0 as usize);

@@ -33,6 +33,7 @@ use crate::exchange::program::{Program, RouteId};
 use crate::message::arrived::{Arrived, From};
 use crate::message::date::Date;
 use crate::message::handover::Awaited;
+use crate::message::kind::Kind;
 use crate::message::response::Response;
 use crate::message::source::Source;
 use crate::remote::Remote;
@@ -162,6 +163,8 @@ pub(crate) struct Machine<K> {
     /// Whether some of them were written already.
     has_flushed: bool,
     date: Date,
+    /// The last type of a body.
+    kind: Kind,
     peers: Peers,
     /// Bytes that were read ahead of another protocol, of connections that detach.
     early: Vec<(Id, windlass::Buf)>,
@@ -182,6 +185,7 @@ impl<K: 'static> Machine<K> {
             out: Vec::with_capacity(4096),
             has_flushed: false,
             date: Date::new(),
+            kind: Kind::new(),
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),

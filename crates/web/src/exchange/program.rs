@@ -42,6 +42,9 @@ pub(crate) trait Program {
     /// The response to an error that the server has found.
     fn respond_to(&mut self, route: RouteId, error: Error) -> Response;
 
+    /// Whether anything wants to know of the heads and the ends of this route's requests.
+    fn is_watched(&self, route: RouteId) -> bool;
+
     /// The head of every response, before it is written. `arrived` is `None` for what is no
     /// request.
     fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head);

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use windlass::{Buf, Handle};
-use windlass_http1::{Asked, EncodeError, ResponseEncoder};
+use windlass_http1::{Asked, EncodeError, FixedField, ResponseEncoder};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::peer::PeerMark;
@@ -236,13 +236,13 @@ impl<K: 'static> Machine<K> {
 /// Writes a head without a body behind it, but another protocol.
 fn encode(
     out: &mut Vec<u8>,
-    date: &str,
+    date: &FixedField,
     asked: Asked,
     head: &Head,
     protocol: Option<&str>,
 ) -> Result<(), EncodeError> {
     let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
-    encoder.field("Date", date)?;
+    encoder.fixed(date);
     for (name, value) in head.fields() {
         encoder.field(name, value)?;
     }

@@ -1,12 +1,13 @@
 //! Responses into bytes.
 
 use windlass::{Buf, Message};
-use windlass_http1::{Asked, BodyEncoder, EncodeError, ResponseEncoder};
+use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncoder};
 
 use super::program::{Answer, End, Program, RouteId};
 use super::raw::News;
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
+use crate::message::kind::Kind;
 use crate::message::response::{Body, Response};
 use crate::message::source::{Flow, Part};
 use crate::words::error::Error;
@@ -110,7 +111,7 @@ impl<K: 'static> Machine<K> {
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
         let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
-        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, Some(len)) {
+        let encoder = match self.encode(asked, &head, Some(len)) {
             Ok(encoder) => encoder,
             Err(failure) => {
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
@@ -122,15 +123,17 @@ impl<K: 'static> Machine<K> {
         if sent > 0 {
             self.put(wire, body);
         }
-        let end = End {
-            status: Some(head.status()),
-            sent: sent as u64,
-            error: error.as_ref(),
-            times: Some((start, now)),
-        };
-        let from = self.from(wire);
-        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-        program.finished(route, request, end);
+        if program.is_watched(route) {
+            let end = End {
+                status: Some(head.status()),
+                sent: sent as u64,
+                error: error.as_ref(),
+                times: Some((start, now)),
+            };
+            let from = self.from(wire);
+            let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+            program.finished(route, request, end);
+        }
         if keeps_alive {
             return exchange.map_or(Next::Request, |exchange| self.skip(wire, exchange));
         }
@@ -140,6 +143,17 @@ impl<K: 'static> Machine<K> {
         self.flush(wire);
         wire.engine.close(wire.id);
         Next::Nothing
+    }
+
+    /// Writes the head of a response.
+    #[inline]
+    fn encode(
+        &mut self,
+        asked: Asked,
+        head: &Head,
+        len: Option<usize>,
+    ) -> Result<BodyEncoder, EncodeError> {
+        encode(&mut self.out, (self.date.at(self.now), &mut self.kind), asked, head, len)
     }
 
     /// Shows the head of a response to the program, and says what it is an answer to.
@@ -152,9 +166,11 @@ impl<K: 'static> Machine<K> {
         (route, mut asked, bytes): Context<'_>,
         head: &mut Head,
     ) -> Asked {
-        let from = self.from(wire);
-        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-        program.decided(route, request, head);
+        if program.is_watched(route) {
+            let from = self.from(wire);
+            let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+            program.decided(route, request, head);
+        }
         let ends = exchange.is_some_and(|one| one.has_peer_ended || !one.can_skip());
         if self.is_last(wire) || head.closes() || ends {
             asked.keep_alive = false;
@@ -183,7 +199,7 @@ impl<K: 'static> Machine<K> {
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
         let now = self.now;
-        let encoder = match encode(&mut self.out, self.date.at(now), asked, &head, None) {
+        let encoder = match self.encode(asked, &head, None) {
             Ok(encoder) => encoder,
             Err(failure) => {
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
@@ -214,9 +230,8 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         // Without the program's own response to it, which may be wrong in the same way.
         let head = Head::new(error.status(), None);
-        let now = self.now;
         let asked = Asked { keep_alive: false, ..context.1 };
-        let _ = encode(&mut self.out, self.date.at(now), asked, &head, Some(0));
+        let _ = self.encode(asked, &head, Some(0));
         let end = End { status: Some(error.status()), sent: 0, error: Some(&error), times: None };
         program.finished(context.0, None, end);
         if let Some(exchange) = exchange {
@@ -489,15 +504,15 @@ impl Body {
 #[inline]
 fn encode(
     out: &mut Vec<u8>,
-    date: &str,
+    (date, kinds): (&FixedField, &mut Kind),
     asked: Asked,
     head: &Head,
     len: Option<usize>,
 ) -> Result<BodyEncoder, EncodeError> {
     let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
-    encoder.field("Date", date)?;
+    encoder.fixed(date);
     if let Some(kind) = head.kind() {
-        encoder.field("Content-Type", kind)?;
+        encoder.fixed(kinds.of(kind)?);
     }
     for (name, value) in head.fields() {
         match encoder.field(name, value) {

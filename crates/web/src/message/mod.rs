@@ -4,6 +4,7 @@ pub(crate) mod arrived;
 pub(crate) mod date;
 pub(crate) mod handover;
 pub(crate) mod head;
+pub(crate) mod kind;
 pub(crate) mod later;
 pub(crate) mod query;
 pub(crate) mod request;
