@@ -355,9 +355,9 @@ impl<K: 'static> Machine<K> {
         let response: Response = program.respond_to(route, error).close();
         let context = (route, asked, has_head.then_some(&head[..]));
         let next = self.answer(program, wire, exchange, context, Answer::Respond(response));
-        if let Next::Waits(exchange) = next {
-            self.recycle(exchange);
-            wire.engine.close(wire.id);
+        // A long body goes on, and then the connection closes.
+        if let (Next::Waits(exchange), Some(slot)) = (next, wire.slot()) {
+            slot.exchange = Some(exchange);
         }
     }
 }

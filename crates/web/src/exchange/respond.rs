@@ -19,6 +19,9 @@ const LARGE: usize = 4096;
 /// So many bytes of responses are collected before they are written in the middle of a pipeline.
 const AHEAD: usize = 32 << 10;
 
+/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
+const EMPTY_PARTS: usize = 1000;
+
 /// What comes behind an answer.
 pub(super) enum Next<K> {
     /// The next request.
@@ -311,7 +314,7 @@ impl<K: 'static> Machine<K> {
         mut exchange: Box<Exchange<K>>,
     ) -> Next<K> {
         let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
-        let mut bytes = Vec::new();
+        let (mut bytes, mut empty) = (Vec::new(), 0);
         let flow = loop {
             self.flush(wire);
             if wire.engine.is_full(wire.id) {
@@ -321,6 +324,10 @@ impl<K: 'static> Machine<K> {
             let flow = streamed.source.next(&mut Part::new(&mut bytes));
             streamed.sent += bytes.len() as u64;
             if streamed.encoder.data(&mut self.out, &bytes).is_err() {
+                break Flow::Fail;
+            }
+            empty = if bytes.is_empty() { empty + 1 } else { 0 };
+            if empty > EMPTY_PARTS {
                 break Flow::Fail;
             }
             if flow != Flow::More {
@@ -515,6 +522,9 @@ fn encode(
         encoder.fixed(kinds.of(kind)?);
     }
     for (name, value) in head.fields() {
+        if name.len() == 4 && name.eq_ignore_ascii_case("date") {
+            continue; // a client could not choose between two
+        }
         match encoder.field(name, value) {
             // The encoder names it in `Connection`, too.
             Err(EncodeError::Framing) if name.eq_ignore_ascii_case("upgrade") => {

@@ -10,7 +10,8 @@ type Text = Cow<'static, str>;
 /// it.
 ///
 /// The server writes `Date`, `Content-Length`, `Transfer-Encoding`, `Connection` and `Upgrade`
-/// itself. A name or a value with a byte that no field may have makes a 500 of the response.
+/// itself. It leaves a `Date` of the program out. Another one of these, and a name or a value with
+/// a byte that no field may have, makes a 500 of the response. An `Upgrade` offers a protocol.
 #[derive(Debug)]
 pub struct Head {
     status: Status,

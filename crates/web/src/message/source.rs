@@ -20,7 +20,7 @@ impl<F: FnMut(&mut Part<'_>) -> Flow + Send> Source for F {
 /// What follows a part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// There is more.
+    /// There is more. A source that makes 1000 empty parts one after the other has failed.
     More,
     /// It was the last part.
     End,

@@ -100,7 +100,7 @@ macro_rules! every_driver {
     };
 }
 
-/// Stamps tests for every driver of the system.
+/// Stamps tests for every driver of the system, and for a thread for each connection.
 #[macro_export]
 macro_rules! systems_drivers {
     ($($body:ident)*) => {
@@ -108,6 +108,8 @@ macro_rules! systems_drivers {
         $crate::stamp! { #[cfg(target_os = "linux")] uring real::Uring: $($body)* }
         $crate::stamp! { #[cfg(windlass_kqueue)] kqueue real::Kqueue: $($body)* }
         $crate::stamp! { #[cfg(unix)] poll real::Poll: $($body)* }
+        $crate::stamp! { #[cfg(unix)] threads real::Threads: $($body)* }
+        $crate::stamp! { #[cfg(unix)] mixed real::Mixed: $($body)* }
     };
 }
 

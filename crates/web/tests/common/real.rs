@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use windlass::{DriverKind, Watcher};
+use windlass_serve::modes::IoMode;
 use windlass_serve::report::Report;
 use windlass_web::{App, Running};
 
@@ -114,13 +115,13 @@ impl Real {
 }
 
 macro_rules! driver {
-    ($($name:ident)*) => {$(
+    ($($name:ident $kind:ident $mode:expr;)*) => {$(
         pub struct $name(pub Real);
 
         impl Net for $name {
             const VIRTUAL: bool = false;
             fn start<S: 'static>(app: App<S>) -> $name {
-                $name(Real::with(DriverKind::$name, app))
+                $name(Real::with(DriverKind::$kind, app.io_mode($mode)))
             }
             fn connect(&mut self) -> usize {
                 self.0.connect_client()
@@ -150,4 +151,11 @@ macro_rules! driver {
     )*};
 }
 
-driver!(Epoll Uring Kqueue Poll);
+driver! {
+    Epoll Epoll IoMode::NonBlocking;
+    Uring Uring IoMode::NonBlocking;
+    Kqueue Kqueue IoMode::NonBlocking;
+    Poll Poll IoMode::NonBlocking;
+    Threads Poll IoMode::Blocking { threads: 1000 };
+    Mixed Poll IoMode::Mixed { threads: 1 };
+}
