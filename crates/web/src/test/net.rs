@@ -95,8 +95,11 @@ struct ClientEnd {
     is_reading: bool,
     /// Whether it reads what comes, or only when it is asked to.
     reads: bool,
-    /// Bytes that the network has not taken.
+    /// Bytes that the network has not taken, and the writes in flight.
     unsent: usize,
+    writing: usize,
+    /// An end of file has come. It is the end once no write can tell of an error any more.
+    has_eof: bool,
     is_gone: bool,
     #[cfg(feature = "tls")]
     tls: Option<Box<Secure>>,
@@ -330,6 +333,8 @@ impl Net {
             is_reading: false,
             reads,
             unsent: 0,
+            writing: 0,
+            has_eof: false,
             is_gone: false,
             #[cfg(feature = "tls")]
             tls: None,
@@ -361,9 +366,14 @@ impl Net {
         if !self.is_alive(at) || bytes.is_empty() {
             return self.is_alive(at);
         }
-        self.ends[at].unsent += bytes.len();
+        let len = bytes.len();
         let op = Op::write(self.ends[at].source, bytes).token(at as u64);
-        self.watcher.submit(op).is_ok()
+        let is_taken = self.watcher.submit(op).is_ok();
+        if is_taken {
+            self.ends[at].unsent += len;
+            self.ends[at].writing += 1;
+        }
+        is_taken
     }
 
     /// Encrypts what waits, and sends what the session has.
@@ -416,8 +426,8 @@ impl Net {
 
     /// Reads what comes next, once, if it does not read all the time.
     pub(super) fn read(&mut self, at: usize) {
-        let ClientEnd { source, is_reading, is_connected, .. } = self.ends[at];
-        if !is_connected || is_reading || self.is_over(at) {
+        let ClientEnd { source, is_reading, is_connected, has_eof, .. } = self.ends[at];
+        if !is_connected || is_reading || has_eof || self.is_over(at) {
             return;
         }
         let op = Op::read(source).token(at as u64);
@@ -469,8 +479,10 @@ impl Net {
             let at = c.token as usize;
             let end = &mut self.ends[at];
             let code = c.code();
-            if code == OpCode::Read {
-                end.is_reading = false;
+            match code {
+                OpCode::Read => end.is_reading = false,
+                OpCode::Write => end.writing -= 1,
+                _ => {}
             }
             if end.is_gone {
                 continue;
@@ -492,6 +504,7 @@ impl Net {
                 }
                 Err(error) => end.broken = Some(error.into()),
             }
+            self.see_end(at);
             if self.ends[at].reads {
                 self.read(at);
             }
@@ -502,22 +515,28 @@ impl Net {
     /// Bytes have come, or the end of the server's side.
     fn arrived(&mut self, at: usize, data: &[u8], is_end: bool) {
         let end = &mut self.ends[at];
-        if let Some(error) = end.broken.take().filter(|_| is_end) {
-            end.error =
-                Some(ClientError::Ended { begun: !end.heard.is_empty(), error: Some(error) });
-            return;
-        }
+        end.has_eof |= is_end;
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut end.tls {
             let fed = tls.session.feed_into(data, &mut end.heard).map(|_| ());
             let fed = if is_end { fed.and_then(|()| tls.session.end_of_input()) } else { fed };
-            end.has_ended |= is_end || tls.session.is_closed();
             if let Err(error) = fed {
                 end.error = Some(ClientError::Tls(error));
             }
             return self.send_records(at);
         }
         end.heard.extend_from_slice(data);
-        end.has_ended |= is_end;
+    }
+
+    /// Whether an end of file is the end of what the server has said.
+    fn see_end(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        if end.writing > 0 || !end.has_eof || end.has_ended || end.error.is_some() {
+            return;
+        }
+        match end.broken.take() {
+            None => end.has_ended = true,
+            error => end.error = Some(ClientError::Ended { begun: !end.heard.is_empty(), error }),
+        }
     }
 }
