@@ -1,0 +1,8 @@
+//! Random clients of simulated servers: each response is compared with a model. Seeds draw the
+//! requests, their cuts, the pace of the clients and the faults of the network.
+//!
+//! `WINDLASS_SEED=5 WINDLASS_PROGRAMS=1` repeats a program.
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+
+mod model;
+mod programs;
