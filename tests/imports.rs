@@ -142,6 +142,7 @@ const WEB: Floors = Floors {
             "messages",
             &[
                 "message::date",
+                "message::kind",
                 "message::handover",
                 "message::head",
                 "message::query",
