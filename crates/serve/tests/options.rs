@@ -19,6 +19,7 @@ every_driver! {
     connects_and_attached_sockets_have_them_too
     one_connection_gets_an_option
     an_option_goes_along_with_a_descriptor_that_leaves_in_the_same_turn
+    an_abort_resets_with_a_linger_of_zero
     options_out_of_range_are_errors
     a_unix_listener_needs_no_options_of_tcp
     the_memory_of_reads_is_used_again
@@ -225,4 +226,18 @@ fn the_memory_of_reads_is_used_again<T: Harness>() {
     }
     let places = bench.running.handler().places.len();
     assert!(places < 1000, "{places} places for 2000 messages");
+}
+
+/// The abort was carried out before the option, and was an end like others.
+fn an_abort_resets_with_a_linger_of_zero<T: Harness>() {
+    let mut bench = opened::<T>(Config::new(), None);
+    let client = bench.connect();
+    bench.until("it is open", |bench| bench.running.handler().opened.len() == 3);
+    let id = bench.running.handler().opened[2];
+    let engine = bench.running.engine();
+    assert!(engine.set_option(id, SocketOption::Linger(Some(Duration::ZERO))));
+    assert!(engine.abort(id));
+    bench.running.turn(&mut bench.watcher);
+    bench.until("its end", |bench| bench.client(client).is_over());
+    assert!(bench.client(client).error.is_some(), "a reset");
 }

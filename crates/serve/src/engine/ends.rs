@@ -232,6 +232,8 @@ impl<S> Engine<S> {
             return self.carry_out_session(watcher, at);
         }
         if flags & ABORT != 0 {
+            // One of them can make the end a reset.
+            self.set_asked_options(watcher);
             return self.fail(watcher, index, Cause::Aborted);
         }
         if flags & CONNECTING != 0 {
