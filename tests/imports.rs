@@ -149,6 +149,7 @@ const WEB: Floors = Floors {
                 "message::source",
                 "message::response",
                 "message::later",
+                "message::writer",
                 "message::arrived",
                 "message::request",
             ],

@@ -79,7 +79,9 @@ const BETWEEN: &[&str] = &[
     "Text",
     "Then",
     "Version",
+    "Waker",
     "Wire",
+    "Writer",
 ];
 
 /// Names of several types of one crate, which have to become different.

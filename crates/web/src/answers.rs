@@ -1,3 +1,5 @@
-//! Answers that come later, from other threads.
+//! Answers that come later, from other threads: whole, or in parts.
 
 pub use crate::message::later::Later;
+pub use crate::message::source::Waker;
+pub use crate::message::writer::Writer;

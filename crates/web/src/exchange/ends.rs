@@ -105,12 +105,17 @@ impl<K: 'static> Machine<K> {
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
             }
-            Stage::Room | Stage::Answer(_) | Stage::Later(_) | Stage::Stream(_) => {
+            Stage::Room | Stage::Answer(_) | Stage::Later(_) => {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
                 }
                 exchange.has_peer_ended = true;
                 slot.exchange = Some(exchange);
+            }
+            Stage::Stream(_) if exchange.has_peer_ended => slot.exchange = Some(exchange),
+            Stage::Stream(_) => {
+                exchange.has_peer_ended = true;
+                self.go_on_streaming(program, wire, exchange);
             }
         }
     }

@@ -61,6 +61,9 @@ impl<K: 'static> Machine<K> {
     ) {
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };
+        if let Stage::Stream(_) = exchange.stage {
+            return self.go_on_streaming(program, wire, exchange);
+        }
         let answer = match &exchange.stage {
             Stage::Later(awaited) => awaited.take(),
             _ => None,

@@ -6,6 +6,7 @@
 //! read.rs     bytes into requests
 //! respond.rs  responses into bytes
 //! raw.rs      connections that have gone over to another protocol
+//! stream.rs   responses that are made while they are sent
 //! late.rs     requests that wait for another thread
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
@@ -22,6 +23,7 @@ pub(crate) mod program;
 pub(crate) mod raw;
 mod read;
 mod respond;
+mod stream;
 
 use std::time::Instant;
 

@@ -4,12 +4,10 @@ use windlass::{Buf, Message};
 use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncoder};
 
 use super::program::{Answer, End, Program, RouteId};
-use super::raw::News;
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
 use crate::message::response::{Body, Response};
-use crate::message::source::{Flow, Part};
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -18,9 +16,6 @@ const LARGE: usize = 4096;
 
 /// So many bytes of responses are collected before they are written in the middle of a pipeline.
 const AHEAD: usize = 32 << 10;
-
-/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
-const EMPTY_PARTS: usize = 1000;
 
 /// What comes behind an answer.
 pub(super) enum Next<K> {
@@ -209,9 +204,6 @@ impl<K: 'static> Machine<K> {
                 return self.respond_again(program, wire, exchange, context, error);
             }
         };
-        // One behind a HEAD is not sent: it may have no end.
-        let nothing = |_: &mut Part<'_>| Flow::End;
-        let source = if encoder.is_sent() { source } else { Box::new(nothing) };
         let mut exchange = exchange.unwrap_or_else(|| self.exchange());
         (exchange.route, exchange.asked) = (context.0, asked);
         exchange.asked.keep_alive = encoder.keep_alive();
@@ -278,18 +270,20 @@ impl<K: 'static> Machine<K> {
         }
     }
 
-    /// Writes the responses of this callback.
+    /// Writes the responses of this callback. False if the connection takes nothing more.
     #[inline]
-    pub(super) fn flush(&mut self, wire: &mut Wire<'_, K>) {
+    pub(super) fn flush(&mut self, wire: &mut Wire<'_, K>) -> bool {
         if self.out.is_empty() {
-            return;
+            return true;
         }
         self.has_flushed = true;
-        if wire.engine.write_slice(wire.id, &self.out).is_err() {
+        let is_taken = wire.engine.write_slice(wire.id, &self.out).is_ok();
+        if !is_taken {
             // It leaves, or holds more than its share: its peer gets no part of a response.
             wire.engine.abort(wire.id);
         }
         self.out.clear();
+        is_taken
     }
 
     /// Whether a further request may be answered. A client that does not read its responses keeps
@@ -306,60 +300,12 @@ impl<K: 'static> Machine<K> {
         !wire.engine.is_full(wire.id)
     }
 
-    /// Makes the parts of a response that the connection has room for.
-    fn stream<P: Program<Keep = K>>(
+    /// Goes on behind a response: to the next request, or to the rest of a body that nobody wants.
+    pub(super) fn skip(
         &mut self,
-        program: &mut P,
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
     ) -> Next<K> {
-        let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
-        let (mut bytes, mut empty) = (Vec::new(), 0);
-        let flow = loop {
-            self.flush(wire);
-            if wire.engine.is_full(wire.id) {
-                break Flow::More;
-            }
-            bytes.clear();
-            let flow = streamed.source.next(&mut Part::new(&mut bytes));
-            streamed.sent += bytes.len() as u64;
-            if streamed.encoder.data(&mut self.out, &bytes).is_err() {
-                break Flow::Fail;
-            }
-            empty = if bytes.is_empty() { empty + 1 } else { 0 };
-            if empty > EMPTY_PARTS {
-                break Flow::Fail;
-            }
-            if flow != Flow::More {
-                break flow;
-            }
-        };
-        if flow == Flow::More {
-            return Next::Waits(exchange);
-        }
-        let Stage::Stream(streamed) = std::mem::replace(&mut exchange.stage, Stage::Head) else {
-            return Next::Waits(exchange);
-        };
-        let Streamed { encoder, status, decided, sent, .. } = *streamed;
-        let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
-        let times = Some((exchange.start, decided));
-        let end = End { status: Some(status), sent, error: None, times };
-        program.finished(exchange.route, None, end);
-        if is_whole && exchange.asked.keep_alive {
-            return self.skip(wire, exchange);
-        }
-        self.recycle(exchange);
-        self.flush(wire);
-        if is_whole {
-            wire.engine.close(wire.id)
-        } else {
-            wire.engine.abort(wire.id)
-        };
-        Next::Nothing
-    }
-
-    /// Goes on behind a response: to the next request, or to the rest of a body that nobody wants.
-    fn skip(&mut self, wire: &mut Wire<'_, K>, mut exchange: Box<Exchange<K>>) -> Next<K> {
         if exchange.decoder.is_idle() {
             self.recycle(exchange);
             return Next::Request;
@@ -378,34 +324,6 @@ impl<K: 'static> Machine<K> {
     pub(super) fn ends_waiting(&mut self, wire: &mut Wire<'_, K>) {
         self.running -= 1;
         wire.engine.limit(wire.id, None, 0);
-    }
-
-    /// The connection has room for more output.
-    pub(crate) fn drained<P: Program<Keep = K>>(
-        &mut self,
-        program: &mut P,
-        wire: &mut Wire<'_, K>,
-    ) {
-        if let Some(raw) = wire.raw() {
-            program.raw(wire.engine, wire.id, raw, News::Drained);
-            return;
-        }
-        let Some(slot) = wire.slot() else { return };
-        let Some(mut exchange) = slot.exchange.take() else { return };
-        let (has_ended, input) = (exchange.has_peer_ended, std::mem::take(&mut exchange.input));
-        let next = match exchange.stage {
-            Stage::Stream(_) => self.stream(program, wire, exchange),
-            Stage::Room => {
-                self.recycle(exchange);
-                Next::Request
-            }
-            _ => {
-                exchange.input = input;
-                slot.exchange = Some(exchange);
-                return;
-            }
-        };
-        self.behind(program, wire, next, input, has_ended);
     }
 
     /// The job of a request has returned.
@@ -462,7 +380,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// Goes on behind a response with the bytes that have come meanwhile.
-    fn behind<P: Program<Keep = K>>(
+    pub(super) fn behind<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,

@@ -10,3 +10,4 @@ pub(crate) mod query;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;
+pub(crate) mod writer;

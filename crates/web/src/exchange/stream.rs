@@ -1,0 +1,115 @@
+//! Responses that are made while they are sent.
+
+use std::time::Duration;
+
+use windlass::net::SocketOption;
+
+use super::program::{End, Program};
+use super::raw::News;
+use super::respond::Next;
+use super::{Exchange, Machine, Stage, Streamed, Wire};
+use crate::message::source::{At, Flow, Part};
+
+/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
+const EMPTY_PARTS: usize = 1000;
+
+impl<K: 'static> Machine<K> {
+    /// Makes the parts of a response that the connection has room for.
+    pub(super) fn stream<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+    ) -> Next<K> {
+        let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
+        let (mut bytes, mut empty) = (Vec::new(), 0);
+        let has_peer_ended = exchange.has_peer_ended;
+        let flow = loop {
+            if !self.flush(wire) {
+                break Flow::Fail;
+            }
+            if !streamed.encoder.is_sent() {
+                break Flow::End; // one behind a HEAD: it may have no end
+            }
+            if wire.engine.is_full(wire.id) {
+                break Flow::Wait;
+            }
+            bytes.clear();
+            let (id, engine) = (wire.id, &*wire.engine);
+            let hold = || (engine.hold(id, 0), engine.budget().clone());
+            let at = At { remote: &self.remote, id, has_peer_ended, hold: &hold };
+            let flow = streamed.source.next(&mut Part::new(&mut bytes, at));
+            streamed.sent += bytes.len() as u64;
+            if streamed.encoder.data(&mut self.out, &bytes).is_err() {
+                break Flow::Fail;
+            }
+            empty = if bytes.is_empty() { empty + 1 } else { 0 };
+            if empty > EMPTY_PARTS {
+                break Flow::Fail;
+            }
+            if flow != Flow::More {
+                break flow;
+            }
+        };
+        if flow == Flow::Wait {
+            return Next::Waits(exchange);
+        }
+        let Stage::Stream(streamed) = std::mem::replace(&mut exchange.stage, Stage::Head) else {
+            return Next::Waits(exchange);
+        };
+        let Streamed { encoder, status, decided, sent, .. } = *streamed;
+        let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
+        let times = Some((exchange.start, decided));
+        let end = End { status: Some(status), sent, error: None, times };
+        program.finished(exchange.route, None, end);
+        if is_whole && exchange.asked.keep_alive {
+            return self.skip(wire, exchange);
+        }
+        self.recycle(exchange);
+        self.flush(wire);
+        if is_whole {
+            wire.engine.close(wire.id);
+        } else {
+            // A client of HTTP/1.0 would take an end for that of the body.
+            wire.engine.set_option(wire.id, SocketOption::Linger(Some(Duration::ZERO)));
+            wire.engine.abort(wire.id);
+        }
+        Next::Nothing
+    }
+
+    /// The connection has room for more output.
+    pub(crate) fn drained<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+    ) {
+        if let Some(raw) = wire.raw() {
+            program.raw(wire.engine, wire.id, raw, News::Drained);
+            return;
+        }
+        let Some(slot) = wire.slot() else { return };
+        let Some(mut exchange) = slot.exchange.take() else { return };
+        match exchange.stage {
+            Stage::Stream(_) => self.go_on_streaming(program, wire, exchange),
+            Stage::Room => {
+                let has_ended = exchange.has_peer_ended;
+                let input = std::mem::take(&mut exchange.input);
+                self.recycle(exchange);
+                self.behind(program, wire, Next::Request, input, has_ended);
+            }
+            _ => slot.exchange = Some(exchange),
+        }
+    }
+
+    /// Asks the source of a response again.
+    pub(super) fn go_on_streaming<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+    ) {
+        let (has_ended, input) = (exchange.has_peer_ended, std::mem::take(&mut exchange.input));
+        let next = self.stream(program, wire, exchange);
+        self.behind(program, wire, next, input, has_ended);
+    }
+}
