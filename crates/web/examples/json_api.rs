@@ -17,14 +17,14 @@ type Q<'a> = Request<'a, Store>;
 /// What a loop keeps. The notes of this program belong to its only loop; several loops would share
 /// an `Arc` of them.
 #[derive(Default)]
-struct Store {
+pub(crate) struct Store {
     notes: BTreeMap<u64, Note>,
     last: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Note {
-    text: String,
+pub(crate) struct Note {
+    pub(crate) text: String,
 }
 
 fn add(store: &mut Store, q: &mut Q<'_>) -> Result<Response, Error> {
@@ -51,7 +51,7 @@ fn ask(_: &mut Store, q: &mut Q<'_>) -> Option<Response> {
     (!may).then(|| Status::UNAUTHORIZED.into())
 }
 
-fn api() -> App<Store> {
+pub(crate) fn api() -> App<Store> {
     App::with(|_loop| Store::default())
         .post("/notes", add)
         .get("/notes/{id}", one)

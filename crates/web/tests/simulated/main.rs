@@ -5,4 +5,7 @@
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
 mod model;
+#[cfg(feature = "json")]
+mod notes;
 mod programs;
+mod slow;

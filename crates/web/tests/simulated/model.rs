@@ -20,13 +20,17 @@ fn sized(q: &windlass_web::Request<'_, ()>) -> Result<(u64, usize), Error> {
     Ok((q.parse("key")?, q.parse("len")?))
 }
 
-/// The application.
+/// The application, with limits for which no client is too slow.
 pub fn app(served: &Served) -> App {
-    /// No client is too slow for these.
     const LONG: Duration = Duration::from_secs(10_000);
+    let limits = WebLimits::new().head(LONG).body_rate(0, LONG).answer(LONG).keep_alive(LONG);
+    routes(served).limits(limits)
+}
+
+/// The application, with the limits of every server.
+pub fn routes(served: &Served) -> App {
     let served = served.clone();
     App::new()
-        .limits(WebLimits::new().head(LONG).body_rate(0, LONG).answer(LONG).keep_alive(LONG))
         .get("/", |(), _| "Hello, World!")
         .post("/echo", |(), q| q.body().map(<[u8]>::to_vec))
         .get("/large/{key}/{len}", |(), q| {
@@ -397,7 +401,7 @@ pub fn check(bytes: &[u8], at_end: bool, drains: bool, asks: &[Ask]) -> Heard {
 /// Starts the application with TLS, and says whom clients trust. Keys of Ed25519 have signatures of
 /// one length, so that a seed is one run.
 #[cfg(feature = "ring")]
-pub fn secure(sim: &mut Simulation, make: impl Fn() -> App + 'static) -> Host {
+pub fn secure<S: 'static>(sim: &mut Simulation, make: impl Fn() -> App<S> + 'static) -> Host {
     use std::sync::LazyLock;
     use windlass_web::tls::{Pem, Tls, TlsClient};
 
