@@ -155,7 +155,7 @@ const WEB: Floors = Floors {
             ],
         ),
         ("connections", &["exchange"]),
-        ("applications", &["app"]),
+        ("programs", &["engine::request", "engine::events", "engine::queue", "engine", "app"]),
         (
             "tests of programs",
             &[

@@ -79,6 +79,7 @@
 //! | a response that is made while it is sent | [`Response::stream`] |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
 //! | another protocol on the same connection | [`upgrade`] |
+//! | HTTP in a loop of the program, beside other operations | [`Engine`] |
 //! | a server beside other code of `main` | [`App::start`] |
 //! | tests | [`App::call`], [`mod@test`] |
 #![forbid(unsafe_code)]
@@ -91,6 +92,7 @@ pub mod answers;
 mod app;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}
+pub mod engine;
 mod exchange;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
@@ -102,6 +104,7 @@ pub mod upgrade;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};
+pub use engine::Engine;
 pub use message::head::Head;
 pub use message::query::Pairs;
 pub use message::request::Request;

@@ -44,6 +44,11 @@ impl Fields {
         Fields { table: vec![Field::default(); most].into(), len: 0 }
     }
 
+    /// A copy without room for more.
+    pub(crate) fn copy(&self) -> Fields {
+        Fields { table: self.all().into(), len: self.len }
+    }
+
     pub(crate) fn most(&self) -> usize {
         self.table.len()
     }

@@ -58,6 +58,25 @@ impl RequestHead {
         }
     }
 
+    /// A copy, for a request that outlives the next one. It has room for the fields of this one
+    /// only: decode no other head into it.
+    ///
+    /// ```
+    /// use windlass_http1::{Limits, RequestDecoder, RequestHead};
+    ///
+    /// let mut head = RequestHead::new(Limits::default());
+    /// let (one, two) = (b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /2 HTTP/1.0\r\n\r\n");
+    /// RequestDecoder::new().decode(&mut head, one)?;
+    /// let kept = head.copy();
+    /// RequestDecoder::new().decode(&mut head, two)?;
+    /// assert_eq!((kept.target(one), head.target(two)), ("/1", "/2"));
+    /// assert_eq!(kept.get(one, "host"), Some(&b"a"[..]));
+    /// # Ok::<(), windlass_http1::Error>(())
+    /// ```
+    pub fn copy(&self) -> RequestHead {
+        RequestHead { fields: self.fields.copy(), ..*self }
+    }
+
     /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -18,7 +18,7 @@
 
 mod ends;
 mod late;
-mod peer;
+pub(crate) mod peer;
 pub(crate) mod program;
 pub(crate) mod raw;
 mod read;
@@ -226,6 +226,11 @@ impl<K: 'static> Machine<K> {
             slot.peer = mark;
             slot.bits = if is_tls { IS_TLS } else { 0 };
         }
+    }
+
+    /// The address of a connection's peer, while it has HTTP.
+    pub(crate) fn peer(&self, slot: &Slot<K>) -> Option<std::net::SocketAddr> {
+        if slot.raw().is_some() { None } else { self.peers.get(slot.peer) }
     }
 
     #[inline]

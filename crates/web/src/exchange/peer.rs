@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The address of a peer, or where it is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeerMark {
     /// An address of IPv4, or a place in the table.
     word: u32,

@@ -75,6 +75,8 @@ pub(crate) enum Answer<K> {
     Respond(Response),
     /// A job runs. What is kept gets its value.
     Job(Job, K),
+    /// The response comes later. What is kept stands for the request meanwhile.
+    Later(K),
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
 }

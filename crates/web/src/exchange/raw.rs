@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use windlass::{Buf, Handle};
-use windlass_http1::{Asked, EncodeError, FixedField, ResponseEncoder};
+use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::peer::PeerMark;
@@ -89,6 +89,11 @@ impl<R> Raws<R> {
 }
 
 impl<K> Slot<K> {
+    /// A connection that has another protocol from its beginning.
+    pub(crate) fn of_raw(raw: u32) -> Slot<K> {
+        Slot { exchange: None, peer: PeerMark::of_number(raw), bits: IS_RAW }
+    }
+
     /// The number of what the program has for it, if it has another protocol.
     #[inline]
     pub(crate) fn raw(&self) -> Option<u32> {
@@ -143,6 +148,24 @@ impl<K: 'static> Machine<K> {
             self.recycle(exchange);
         }
         Next::Raw(raw, has_ended)
+    }
+
+    /// Whether a request waits for its answer, and its client offers to go over to this protocol,
+    /// or asks for a tunnel.
+    pub(crate) fn waits_for(
+        &mut self,
+        engine: &Engine<Slot<K>>,
+        id: Id,
+        protocol: Option<&str>,
+    ) -> Option<bool> {
+        let exchange = engine.state(id)?.exchange.as_ref()?;
+        let super::Stage::Answer(_) = exchange.stage else { return None };
+        let Some(protocol) = protocol else {
+            return Some(exchange.asked.method == Method::Connect);
+        };
+        self.decode_again(&exchange.head);
+        let from = crate::message::arrived::From { id, peer: None, is_tls: false, engine };
+        Some(arrived(&self.head, &exchange.head, from).offers(protocol))
     }
 
     /// A connection has another protocol from here on. `rest` was read ahead.

@@ -55,6 +55,10 @@ impl<K: 'static> Machine<K> {
                 }
                 self.wait_for(wire, exchange, context, Stage::Answer(keep))
             }
+            Answer::Later(_) if self.running >= self.limits.running => {
+                self.refuse_busy(program, wire, exchange, context)
+            }
+            Answer::Later(keep) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
         }
     }
 
@@ -336,6 +340,18 @@ impl<K: 'static> Machine<K> {
         let Some((exchange, keep)) = self.take_waiting(wire) else { return };
         let answer = program.executed(keep, output);
         self.answer_late(program, wire, exchange, answer);
+    }
+
+    /// Answers the request of a connection that waits. False if none does.
+    pub(crate) fn answer_waiting<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        answer: Answer<K>,
+    ) -> bool {
+        let Some((exchange, _)) = self.take_waiting(wire) else { return false };
+        self.answer_late(program, wire, exchange, answer);
+        true
     }
 
     /// The request of a connection that waits for its answer.

@@ -393,8 +393,8 @@ fn the_owner_of_the_descriptor_gets_what_was_read_ahead<T: Harness>() {
         let owner = net.attach(released.handle);
         net.say(client, " late");
         let rest = format!("{} late", &"early"[first.len()..]);
-        net.until("all has come", |net| all.len() + net.clients[&owner].heard.len() == rest.len());
-        all.extend_from_slice(&net.clients[&owner].heard);
+        net.until("all has come", |net| all.len() + net.heard(owner).len() == rest.len());
+        all.extend_from_slice(net.heard(owner).as_bytes());
         assert_eq!(String::from_utf8_lossy(&all), rest);
         net.say(owner, "answer");
         net.until_heard(client, "\r\n\r\nanswer");

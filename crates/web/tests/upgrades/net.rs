@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
-use windlass::{Buf, Builder, Completions, DriverKind, Handle, Watcher};
+use windlass::{Address, Buf, Builder, Completions, DriverKind, Handle, Watcher};
 use windlass_serve::{Config, Engine, Event, Id, Limits};
 use windlass_web::{App, ServerLoop};
 
@@ -91,24 +91,80 @@ macro_rules! stamp {
 }
 
 /// The longest that a test waits for one thing.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(1000);
 
 /// A client's end of a connection.
 #[derive(Debug, Default)]
-pub struct Client {
-    pub heard: Vec<u8>,
-    pub eof: bool,
+struct Client {
+    heard: Vec<u8>,
+    eof: bool,
     /// Whether the connection has ended.
-    pub is_over: bool,
+    is_over: bool,
+}
+
+/// Clients: an engine on the watcher of the server.
+pub struct Clients {
+    pub engine: Engine<()>,
+    all: HashMap<Id, Client>,
+    at: Address,
+}
+
+impl Clients {
+    /// Clients of the server at this address.
+    pub fn new(at: Address) -> Clients {
+        let limits = Limits::new().idle(None);
+        let engine = Engine::new(Config::new().close_on_eof(false).limits(limits));
+        Clients { engine, all: HashMap::new(), at }
+    }
+
+    /// A client that connects.
+    pub fn connect(&mut self) -> Id {
+        let options = ConnectOptions::default();
+        let id = self.engine.connect([self.at.clone()], options, ()).expect("few connections");
+        self.all.insert(id, Client::default());
+        id
+    }
+
+    /// Makes a client of a descriptor.
+    pub fn attach(&mut self, handle: Handle) -> Id {
+        let id = self.engine.attach(handle, ()).expect("few connections");
+        self.all.insert(id, Client::default());
+        id
+    }
+
+    pub fn say(&mut self, client: Id, what: impl Into<Buf>) {
+        let _ = self.engine.write(client, what); // refused if the server has ended it
+    }
+
+    pub fn heard(&self, client: Id) -> String {
+        self.all[&client].heard.iter().map(|byte| *byte as char).collect()
+    }
+
+    pub fn has_ended(&self, client: Id) -> bool {
+        self.all[&client].eof || self.all[&client].is_over
+    }
+
+    /// Notes what the clients have heard.
+    pub fn events(&mut self, watcher: &mut Watcher) {
+        while let Some(event) = self.engine.next_event(watcher) {
+            let all = &mut self.all;
+            match event {
+                Event::Data { id, data } => {
+                    all.entry(id).or_default().heard.extend_from_slice(&data)
+                }
+                Event::Eof { id } => all.entry(id).or_default().eof = true,
+                Event::Closed { id, .. } => all.entry(id).or_default().is_over = true,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// A server and its clients.
 pub struct Net<S: 'static> {
     pub watcher: Watcher,
     pub server: ServerLoop<S>,
-    pub engine: Engine<()>,
-    pub clients: HashMap<Id, Client>,
-    at: ([u8; 4], u16),
+    clients: Clients,
 }
 
 impl<S: 'static> Net<S> {
@@ -122,71 +178,51 @@ impl<S: 'static> Net<S> {
             (app.listen(listener).expect("a listener"), port)
         };
         let server = app.start_on(&mut watcher).expect("it starts");
-        let limits = Limits::new().idle(None);
-        let engine = Engine::new(Config::new().close_on_eof(false).limits(limits));
-        Net { watcher, server, engine, clients: HashMap::new(), at: ([127, 0, 0, 1], port) }
+        Net { watcher, server, clients: Clients::new(([127, 0, 0, 1], port).into()) }
     }
 
-    /// A client that connects.
     pub fn connect(&mut self) -> Id {
-        let options = ConnectOptions::default();
-        let id = self.engine.connect([self.at], options, ()).expect("few connections");
-        self.clients.insert(id, Client::default());
-        id
+        self.clients.connect()
     }
 
-    /// Makes a client of a descriptor.
     pub fn attach(&mut self, handle: Handle) -> Id {
-        let id = self.engine.attach(handle, ()).expect("few connections");
-        self.clients.insert(id, Client::default());
-        id
+        self.clients.attach(handle)
     }
 
     pub fn say(&mut self, client: Id, what: impl Into<Buf>) {
-        let _ = self.engine.write(client, what); // refused if the server has ended it
+        self.clients.say(client, what);
     }
 
     pub fn finish(&mut self, client: Id) {
-        self.engine.shutdown(client);
+        self.clients.engine.shutdown(client);
     }
 
     pub fn heard(&self, client: Id) -> String {
-        let heard = &self.clients[&client].heard;
-        heard.iter().map(|byte| *byte as char).collect()
+        self.clients.heard(client)
     }
 
     /// Runs one turn, and waits for it for at most `span`; how many completions there were.
     pub fn turn(&mut self, span: Duration) -> usize {
-        self.engine.flush(&mut self.watcher);
+        self.clients.engine.flush(&mut self.watcher);
         let mut done = Completions::new();
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for c in done.drain(..) {
             if let Some(c) = self.server.complete(&mut self.watcher, c) {
-                assert!(self.engine.complete(&mut self.watcher, c).is_none(), "whose is it?");
+                let rest = self.clients.engine.complete(&mut self.watcher, c);
+                assert!(rest.is_none(), "whose is it?");
             }
         }
         self.server.turn(&mut self.watcher);
-        while let Some(event) = self.engine.next_event(&mut self.watcher) {
-            match event {
-                Event::Data { id, data } => {
-                    self.clients.entry(id).or_default().heard.extend_from_slice(&data);
-                }
-                Event::Eof { id } => self.clients.entry(id).or_default().eof = true,
-                Event::Closed { id, .. } => self.clients.entry(id).or_default().is_over = true,
-                _ => {}
-            }
-        }
-        self.engine.flush(&mut self.watcher);
+        self.clients.events(&mut self.watcher);
+        self.clients.engine.flush(&mut self.watcher);
         count
     }
 
     /// Runs until `ready`.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
-        let start = self.watcher.update_now();
         while !ready(self) {
-            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits until {what}");
-            assert!(self.turn(50 * PATIENCE) > 0, "waited in vain until {what}");
+            assert!(self.turn(PATIENCE) > 0, "waited in vain until {what}");
         }
     }
 
@@ -194,19 +230,16 @@ impl<S: 'static> Net<S> {
     #[track_caller]
     pub fn until_heard(&mut self, client: Id, end: &str) {
         self.until(end, |net| {
-            let heard = &net.clients[&client];
-            assert!(!heard.is_over, "it has ended: {:?}", net.heard(client));
-            net.heard(client).ends_with(end)
+            let heard = net.heard(client);
+            assert!(!net.clients.all[&client].is_over, "it has ended: {heard:?}");
+            heard.ends_with(end)
         });
     }
 
     /// Runs until a client's connection has no further input.
     #[track_caller]
     pub fn until_end(&mut self, client: Id) -> String {
-        self.until("it has ended", |net| {
-            let client = &net.clients[&client];
-            client.eof || client.is_over
-        });
+        self.until("it has ended", |net| net.clients.has_ended(client));
         self.heard(client)
     }
 }

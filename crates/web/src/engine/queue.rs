@@ -1,0 +1,168 @@
+//! The program of an engine: it puts requests into a queue, and decides nothing.
+
+use std::collections::VecDeque;
+
+use windlass::{Buf, Handle, Message};
+use windlass_serve::Id;
+
+use super::events::{Event, RequestId};
+use super::request::OwnedRequest;
+use crate::exchange::Slot;
+use crate::exchange::peer::{PeerMark, Peers};
+use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
+use crate::exchange::raw::{News, Over, Raws};
+use crate::message::arrived::Arrived;
+use crate::message::head::Head;
+use crate::message::response::Response;
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+/// What the program has not taken out yet, and what it has of its connections.
+pub(super) struct Queue<S> {
+    pub(super) events: VecDeque<Event<S>>,
+    /// The requests that are not over. Each has its place as the number of its route.
+    requests: Raws<Live>,
+    /// How many requests there were.
+    count: u64,
+    raws: Raws<RawState<S>>,
+    /// The addresses of raw connections that had HTTP.
+    peers: Peers,
+    /// The last raw connection that is over, and what it has left.
+    over: Option<(S, Remains)>,
+}
+
+/// A request that is not over.
+#[derive(Clone, Copy)]
+struct Live {
+    number: u64,
+    connection: Id,
+}
+
+/// What the program has for a raw connection.
+struct RawState<S> {
+    state: S,
+    peer: PeerMark,
+}
+
+/// What a raw connection leaves.
+pub(super) enum Remains {
+    /// It has closed, or never was one.
+    Nothing,
+    Descriptor(Handle, Vec<Buf>, bool),
+}
+
+impl<S> Queue<S> {
+    pub(super) fn new() -> Queue<S> {
+        Queue {
+            events: VecDeque::new(),
+            requests: Raws::default(),
+            count: 0,
+            raws: Raws::default(),
+            peers: Peers::default(),
+            over: None,
+        }
+    }
+
+    /// The connection of a request that is not over.
+    pub(super) fn connection(&mut self, id: RequestId) -> Option<Id> {
+        let live = self.requests.get_mut(id.at)?;
+        (live.number == id.number).then_some(live.connection)
+    }
+
+    pub(super) fn add_raw(&mut self, state: S, peer: Option<std::net::SocketAddr>) -> u32 {
+        let peer = self.peers.add(peer);
+        self.raws.add(RawState { state, peer })
+    }
+
+    pub(super) fn state(&mut self, raw: u32) -> Option<&mut S> {
+        Some(&mut self.raws.get_mut(raw)?.state)
+    }
+
+    pub(super) fn peer(&mut self, raw: u32) -> Option<std::net::SocketAddr> {
+        self.peers.get(self.raws.get_mut(raw)?.peer)
+    }
+
+    pub(super) fn remove_raw(&mut self, raw: u32) -> Option<S> {
+        let RawState { state, peer } = self.raws.remove(raw)?;
+        self.peers.remove(peer);
+        Some(state)
+    }
+
+    /// What the raw connection has left that is over.
+    pub(super) fn take_over(&mut self) -> Option<(S, Remains)> {
+        self.over.take()
+    }
+}
+
+impl<S: 'static> Program for Queue<S> {
+    type Keep = ();
+
+    fn begin(&mut self, _: Arrived<'_>) -> Begin<()> {
+        Begin::Collect(RouteId::NONE, None)
+    }
+
+    fn request(
+        &mut self,
+        arrived: Arrived<'_>,
+        body: &[u8],
+        _begun: bool,
+    ) -> (RouteId, Answer<()>) {
+        self.count += 1;
+        let live = Live { number: self.count, connection: arrived.from.id };
+        let at = self.requests.add(live);
+        let request = OwnedRequest::new(arrived, body);
+        self.events.push_back(Event::Request { id: RequestId { number: self.count, at }, request });
+        (RouteId(at), Answer::Later(()))
+    }
+
+    fn executed(&mut self, (): (), _: Message) -> Answer<()> {
+        Answer::Respond(Status::INTERNAL_SERVER_ERROR.into()) // it has no jobs
+    }
+
+    fn raw(
+        &mut self,
+        _: &mut windlass_serve::Engine<Slot<()>>,
+        id: Id,
+        _: u32,
+        news: News,
+    ) -> bool {
+        // The engine tells all others itself.
+        match news {
+            News::Data(data) => self.events.push_back(Event::Data { id, data }),
+            News::Eof => self.events.push_back(Event::Eof { id }),
+            _ => {}
+        }
+        true
+    }
+
+    fn raw_over(&mut self, raw: u32, over: Over) {
+        let left = match over {
+            Over::Refused | Over::Closed(_) => Remains::Nothing,
+            Over::Detached(handle, undelivered, eof) => {
+                Remains::Descriptor(handle, undelivered, eof)
+            }
+        };
+        self.over = self.remove_raw(raw).map(|state| (state, left));
+    }
+
+    fn respond_to(&mut self, _: RouteId, error: Error) -> Response {
+        error.into()
+    }
+
+    fn is_watched(&self, _: RouteId) -> bool {
+        true // it counts its requests
+    }
+
+    fn decided(&mut self, _: RouteId, _: Option<Arrived<'_>>, _: &mut Head) {}
+
+    fn finished(&mut self, route: RouteId, _: Option<Arrived<'_>>, end: End<'_>) {
+        let Some(Live { number, .. }) = self.requests.remove(route.0) else {
+            // It never was one.
+            self.events.extend(end.status.map(|status| Event::Refused { status }));
+            return;
+        };
+        let took = end.times.map_or(std::time::Duration::ZERO, |(start, head)| head - start);
+        let id = RequestId { number, at: route.0 };
+        self.events.push_back(Event::Ended { id, status: end.status, sent: end.sent, took });
+    }
+}
