@@ -126,10 +126,10 @@ mod tls {
         let plain = running.addresses()[1].ip().unwrap();
         for (host, name) in [("h", "h"), ("h:80", "h"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")] {
             let mut client = Client::new(plain);
-            client.say(format!("GET /?c=d HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.say(format!("GET /a%20b?c=d HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             let reply = client.reply();
             assert_eq!(reply.status, 308);
-            let to = format!("https://{name}:{port}/?c=d");
+            let to = format!("https://{name}:{port}/a%20b?c=d");
             assert_eq!(reply.get("Location"), Some(&*to));
         }
         let trust = TlsClient::builder().roots(authority.root()).build().unwrap();

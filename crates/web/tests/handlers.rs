@@ -206,7 +206,7 @@ fn any_on_error_answers<N: Net>() {
         .get("/", |_, _| "Hello")
         .get("/panic", |_, _| Error::new(Status::CONFLICT))
         .get("/split", |_, _| Error::new(Status::CONFLICT))
-        .on_error(|_, error| {
+        .on_error(|_, _, error| {
             match error.status() {
                 Status::CONFLICT => panic!("a shape"),
                 Status::NOT_FOUND => Response::text("x").header("A", "b\r\nInjected: c"),

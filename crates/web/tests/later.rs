@@ -128,7 +128,7 @@ fn a_later_that_is_dropped_is_a_500<T: Harness>() {
 
 fn an_error_has_the_form_of_the_application<T: Harness>() {
     let (app, told) = app();
-    let app = app.on_error(|_, error| Response::text(format!("<{}>", error.status().code())));
+    let app = app.on_error(|_, _, error| Response::text(format!("<{}>", error.status().code())));
     let mut web = serve::<T, _>(app);
     let client = web.ask(LATER);
     next(&mut web, &told).respond(Error::from(Status::CONFLICT)).expect("it waits");

@@ -159,7 +159,11 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Adds the routes of another application below a path, with its hooks. Its state is not used.
+    /// Adds the routes of another application below a path, with its hooks and its fallback. Its
+    /// state is not used.
+    ///
+    /// All that is below the path belongs to it: its hooks are called for a path without a route,
+    /// too. That is a 404, or an answer of its [fallback](App::fallback), or of the outer one.
     ///
     /// # Panics
     ///
@@ -182,9 +186,22 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Calls `hook` before the handlers of all routes of this application, at the head of a
-    /// request, and before its body. If it returns a response, that is the answer, and no handler
-    /// is called.
+    /// Calls `hook` at the head of every request, before its body and its handler. If the hook
+    /// returns a response, that is the answer, and nothing else is called.
+    ///
+    /// A path without a route has it, too, before its 404: so a redirect or an authentication sees
+    /// all. Hooks are called in the order in which they were added, those of an application before
+    /// those of the applications in it.
+    ///
+    /// ```
+    /// use windlass_web::{App, Error, Status, test};
+    ///
+    /// let app = App::new().get("/", |_, _| "hello").before(|_, q| {
+    ///     let missing = Error::new(Status::UNAUTHORIZED).header("WWW-Authenticate", "Bearer");
+    ///     q.header("Authorization").is_none().then(|| missing.into())
+    /// });
+    /// assert_eq!(app.call(test::get("/none")).status(), Status::UNAUTHORIZED);
+    /// ```
     pub fn before(
         mut self,
         hook: impl Fn(&mut S, &mut Request<'_, S>) -> Option<Response> + Send + Sync + 'static,
@@ -193,8 +210,21 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Calls `hook` with the head of every response, before it is written: also with those of
-    /// errors that the server finds.
+    /// Calls `hook` with the head of every response, before it is written, whenever it is decided:
+    /// also with those of streams, of late answers, and of errors that the server finds. Those of
+    /// inner applications are called first. What was no request has none: its head was malformed,
+    /// or has not come in time.
+    ///
+    /// The request has no body any more. If the hook panics, the response is a 500 without any
+    /// field of the program.
+    ///
+    /// ```
+    /// use windlass_web::{App, test};
+    ///
+    /// let app = App::new().after(|_, _, head| head.set("X-Content-Type-Options", "nosniff"));
+    /// let missing = app.call(test::get("/none"));
+    /// assert_eq!(missing.header("X-Content-Type-Options"), Some("nosniff"));
+    /// ```
     pub fn after(
         mut self,
         hook: impl Fn(&mut S, Option<&Request<'_, S>>, &mut Head) + Send + Sync + 'static,
@@ -203,7 +233,22 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Calls `hook` when a request is done with: for logs and metrics.
+    /// Calls `hook` once for every request that is done with: for logs and metrics. Either its
+    /// response is whole, and was handed to the connection; or there is a [`Finished::cause`]. What
+    /// was refused before it had a method is shown, too, with its status. Inner hooks are first.
+    ///
+    /// Only with such a hook the server reads the clock for each request, and keeps the heads of
+    /// those that are answered later.
+    ///
+    /// ```
+    /// use windlass_web::{App, test};
+    ///
+    /// let app = App::new().get("/notes/{id}", |_, _| "a note").finished(|_, f| {
+    ///     assert_eq!((f.route(), f.target()), ("/notes/{id}", Some("/notes/7")));
+    ///     assert_eq!((f.sent(), f.cause()), (6, None));
+    /// });
+    /// app.call(test::get("/notes/7"));
+    /// ```
     pub fn finished(
         mut self,
         hook: impl Fn(&mut S, &Finished<'_>) + Send + Sync + 'static,
@@ -212,11 +257,29 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Makes the response of every error: of those that handlers return, and of those that the
-    /// server finds, as 404 and 413.
+    /// Makes the response of every error: of those that handlers and hooks return, of panics, and
+    /// of those that the server finds, as 404, 408 and 413. An application in another one has its
+    /// own, or that of the outer one. The status and the fields of the error are added if the
+    /// response has none.
+    ///
+    /// What was no request has none: its head was malformed, or has not come in time.
+    ///
+    /// ```
+    /// use windlass_web::{App, Response, test};
+    ///
+    /// // RFC 9457.
+    /// let app = App::new().on_error(|_, q, error| {
+    ///     let (status, path) = (error.status().code(), q.map_or("", |q| q.path()));
+    ///     let text = format!(r#"{{"status":{status},"instance":"{path}"}}"#);
+    ///     Response::text(text).kind("application/problem+json")
+    /// });
+    /// let missing = app.call(test::get("/none"));
+    /// assert_eq!(missing.text(), r#"{"status":404,"instance":"/none"}"#);
+    /// assert_eq!(missing.header("Content-Type"), Some("application/problem+json"));
+    /// ```
     pub fn on_error(
         mut self,
-        shape: impl Fn(&mut S, &Error) -> Response + Send + Sync + 'static,
+        shape: impl Fn(&mut S, Option<&Request<'_, S>>, &Error) -> Response + Send + Sync + 'static,
     ) -> App<S> {
         self.hooks.on_error = Some(Arc::new(shape));
         self
@@ -269,8 +332,21 @@ impl<S> fmt::Debug for App<S> {
 struct Plan<S> {
     routes: Routes<S>,
     hooks: Hooks<S>,
+    /// Whether any hook changes heads, or hears of the end of requests.
+    has_after: bool,
+    has_finished: bool,
     /// The limit of bodies where a route has none.
     body: u64,
+}
+
+impl<S> Plan<S> {
+    fn new(routes: Routes<S>, hooks: Hooks<S>, body: u64) -> Plan<S> {
+        let nested = routes.all.iter().flat_map(|resource| &resource.nested);
+        let all = nested.map(|hooks| hooks.has()).chain([hooks.has()]);
+        let (has_after, has_finished) =
+            all.fold((false, false), |sum, one| (sum.0 || one.0, sum.1 || one.1));
+        Plan { routes, hooks, has_after, has_finished, body }
+    }
 }
 
 /// An application on one loop.

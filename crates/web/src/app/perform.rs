@@ -2,14 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Duration;
 
 use windlass::Message;
 use windlass_serve::{Engine, Id};
 
 use super::hooks::Finished;
-use super::routes::Found;
-use super::{Kept, Perform};
+use super::routes::{Found, Routes};
+use super::{Kept, Perform, Plan};
 use crate::exchange::Slot;
 use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
 use crate::exchange::raw::{News, Over};
@@ -27,22 +26,18 @@ impl<S: 'static> Program for Perform<S> {
         let plan = Rc::clone(&self.plan);
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
-        let (id, route) = match &found {
-            Found::Route(id, route) => (RouteId(*id), *route),
-            Found::Fallback(route) => (RouteId::NONE, *route),
-            _ => {
-                let (id, response) = self.without_route(found);
-                return Begin::Answer(id, Answer::Respond(response));
-            }
-        };
-        let mut request = Request::new(arrived, self.pattern(&plan, id), params);
+        let (id, route) = found.route();
+        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
-            let answer = self.answer(id, request, response);
+            let answer = self.answer(request, response);
             return Begin::Answer(id, answer);
         }
+        let Some(route) = route else {
+            return Begin::Answer(id, Answer::Respond(without_route(&plan.routes, &found)));
+        };
         if route.at_head {
-            let response = self.call(id, |state| (route.handler)(state, &mut request));
-            let answer = self.answer(id, request, response);
+            let response = self.call(|state| (route.handler)(state, &mut request));
+            let answer = self.answer(request, response);
             return Begin::Answer(id, answer);
         }
         Begin::Collect(id, route.body_limit)
@@ -58,34 +53,26 @@ impl<S: 'static> Program for Perform<S> {
         let plan = Rc::clone(&self.plan);
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
-        let (id, route) = match &found {
-            Found::Route(id, route) => (RouteId(*id), *route),
-            Found::Fallback(route) => (RouteId::NONE, *route),
-            _ => {
-                let (id, response) = self.without_route(found);
-                return (id, Answer::Respond(response));
-            }
+        let (id, route) = found.route();
+        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
+        if !begun && let Some(response) = self.call_before(&plan, id, &mut request) {
+            return (id, self.answer(request, response));
+        }
+        let Some(route) = route else {
+            return (id, Answer::Respond(without_route(&plan.routes, &found)));
         };
-        let mut request = Request::new(arrived, self.pattern(&plan, id), params);
-        if !begun {
-            if let Some(response) = self.call_before(&plan, id, &mut request) {
-                return (id, self.answer(id, request, response));
-            }
-            let most = route.body_limit.unwrap_or(plan.body);
-            if body.len() as u64 > most {
-                const LONG: &str = "the body is longer than the limit";
-                let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
-                return (id, Answer::Respond(self.shape(id, error)));
-            }
+        if !begun && body.len() as u64 > route.body_limit.unwrap_or(plan.body) {
+            const LONG: &str = "the body is longer than the limit";
+            let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
+            return (id, Answer::Respond(error.into()));
         }
         request.set_body((!route.at_head).then_some(body));
-        let response = self.call(id, |state| (route.handler)(state, &mut request));
-        (id, self.answer(id, request, response))
+        let response = self.call(|state| (route.handler)(state, &mut request));
+        (id, self.answer(request, response))
     }
 
     fn executed(&mut self, keep: Kept<S>, output: Message) -> Answer<Kept<S>> {
-        let response = self.call(RouteId::NONE, |state| keep(state, output));
-        Answer::Respond(response)
+        Answer::Respond(self.call(|state| keep(state, output)))
     }
 
     fn raw(&mut self, engine: &mut Engine<Slot<Kept<S>>>, id: Id, raw: u32, news: News) -> bool {
@@ -96,82 +83,86 @@ impl<S: 'static> Program for Perform<S> {
         self.end_of_raw(raw, over);
     }
 
-    fn respond_to(&mut self, route: RouteId, error: Error) -> Response {
-        self.shape(route, error)
+    #[cold]
+    fn shape(
+        &mut self,
+        route: RouteId,
+        arrived: Option<Arrived<'_>>,
+        mut response: Response,
+    ) -> Response {
+        let plan = Rc::clone(&self.plan);
+        let nested = plan.routes.nested(route);
+        let shape = nested.iter().rev().find_map(|hooks| hooks.on_error.as_ref());
+        let Some(shape) = shape.or(plan.hooks.on_error.as_ref()) else { return response };
+        let Some(error) = response.take_error() else { return response };
+        let request = arrived.map(|arrived| plan.request(route, arrived));
+        let state = &mut self.state;
+        let shaped = catch_unwind(AssertUnwindSafe(|| shape(state, request.as_ref(), &error)));
+        let mut shaped = shaped.unwrap_or_else(|_| {
+            self.panics += 1;
+            Response::text(error.public_text().to_owned()).status(error.status())
+        });
+        shaped.keep_error(error);
+        if response.head().closes() {
+            shaped.head_mut().close();
+        }
+        shaped
     }
 
     #[inline]
-    fn is_watched(&self, route: RouteId) -> bool {
-        let plan = &self.plan;
-        let nested = plan.routes.all.get(route.0 as usize).map_or(&[][..], |one| &one.nested);
-        let is_bare = plan.hooks.after.is_empty() && plan.hooks.finished.is_empty();
-        !is_bare || !nested.is_empty()
+    fn changes_heads(&self) -> bool {
+        self.plan.has_after
     }
 
-    fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) {
-        let plan = &self.plan;
-        let nested = plan.routes.all.get(route.0 as usize).map_or(&[][..], |one| &one.nested);
-        if plan.hooks.after.is_empty() && nested.is_empty() {
-            return;
-        }
-        let pattern = plan.routes.all.get(route.0 as usize).map_or("", |one| &one.pattern);
-        let request =
-            arrived.map(|arrived| Request::new(arrived, pattern, matchit::Params::default()));
+    fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) -> bool {
+        let plan = Rc::clone(&self.plan);
+        let request = arrived.map(|arrived| plan.request(route, arrived));
         // The innermost hooks come first: the outer ones see what they have made.
-        let inner = nested.iter().rev().flat_map(|hooks| &hooks.after);
+        let inner = plan.routes.nested(route).iter().rev().flat_map(|hooks| &hooks.after);
         for hook in inner.chain(&plan.hooks.after) {
-            hook(&mut self.state, request.as_ref(), head);
+            let state = &mut self.state;
+            let called = AssertUnwindSafe(|| hook(state, request.as_ref(), head));
+            if catch_unwind(called).is_err() {
+                self.panics += 1;
+                return false;
+            }
         }
+        true
     }
 
-    fn finished(&mut self, route: RouteId, _arrived: Option<Arrived<'_>>, end: End<'_>) {
-        let plan = &self.plan;
-        let resource = plan.routes.all.get(route.0 as usize);
-        let nested = resource.map_or(&[][..], |one| &one.nested);
-        if plan.hooks.finished.is_empty() && nested.is_empty() {
-            return;
-        }
-        let finished = Finished {
-            route: resource.map_or("", |one| &one.pattern),
-            status: end.status,
-            sent: end.sent,
-            error: end.error,
-            to_head: end.times.map(|(start, head)| head - start),
-            took: end.times.map_or(Duration::ZERO, |(start, head)| head - start),
-        };
-        let inner = nested.iter().rev().flat_map(|hooks| &hooks.finished);
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.plan.has_finished
+    }
+
+    fn finished(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, end: End<'_>) {
+        let plan = Rc::clone(&self.plan);
+        let finished = Finished { route: plan.routes.pattern(route), request: arrived, end };
+        let inner = plan.routes.nested(route).iter().rev().flat_map(|hooks| &hooks.finished);
         for hook in inner.chain(&plan.hooks.finished) {
-            hook(&mut self.state, &finished);
+            let state = &mut self.state;
+            let called = catch_unwind(AssertUnwindSafe(|| hook(state, &finished)));
+            self.panics += u64::from(called.is_err());
         }
     }
 }
 
 impl<S: 'static> Perform<S> {
-    fn pattern<'p>(&self, plan: &'p super::Plan<S>, id: RouteId) -> &'p str {
-        plan.routes.all.get(id.0 as usize).map_or("", |one| &one.pattern)
-    }
-
     /// The response of the first hook that has one.
     #[inline]
     fn call_before(
         &mut self,
-        plan: &super::Plan<S>,
+        plan: &Plan<S>,
         id: RouteId,
         request: &mut Request<'_, S>,
     ) -> Option<Response> {
-        let nested = plan.routes.all.get(id.0 as usize).map_or(&[][..], |one| &one.nested);
-        let inner = nested.iter().flat_map(|hooks| &hooks.before);
+        let inner = plan.routes.nested(id).iter().flat_map(|hooks| &hooks.before);
         for hook in plan.hooks.before.iter().chain(inner) {
-            let mut answer = None;
-            let panicked = self.call(id, |state| {
-                answer = hook(state, request);
-                Response::empty(Status::OK)
-            });
-            if panicked.error().is_some() {
-                return Some(panicked);
-            }
-            if let Some(response) = answer {
-                return Some(self.shaped(id, response));
+            let state = &mut self.state;
+            match catch_unwind(AssertUnwindSafe(|| hook(state, request))) {
+                Ok(None) => {}
+                Ok(answer) => return answer,
+                Err(_) => return Some(self.panicked("a hook has panicked")),
             }
         }
         None
@@ -179,54 +170,20 @@ impl<S: 'static> Perform<S> {
 
     /// Calls a handler. A panic is a 500, and ends the connection behind it.
     #[inline]
-    fn call(&mut self, id: RouteId, call: impl FnOnce(&mut S) -> Response) -> Response {
+    fn call(&mut self, call: impl FnOnce(&mut S) -> Response) -> Response {
         let state = &mut self.state;
-        match catch_unwind(AssertUnwindSafe(|| call(state))) {
-            Ok(response) => self.shaped(id, response),
-            Err(_) => {
-                self.panics += 1;
-                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because("a handler panicked");
-                self.shape(id, error).close()
-            }
-        }
-    }
-
-    /// A response, or what `on_error` makes of its error.
-    #[inline]
-    fn shaped(&mut self, id: RouteId, mut response: Response) -> Response {
-        match response.take_error() {
-            None => response,
-            Some(error) => self.shape(id, error),
-        }
+        let called = catch_unwind(AssertUnwindSafe(|| call(state)));
+        called.unwrap_or_else(|_| self.panicked("a handler has panicked"))
     }
 
     #[cold]
-    fn shape(&mut self, id: RouteId, error: Error) -> Response {
-        let plan = &self.plan;
-        let nested = plan.routes.all.get(id.0 as usize).map_or(&[][..], |one| &one.nested);
-        let shape = nested.iter().rev().find_map(|hooks| hooks.on_error.as_ref());
-        let Some(shape) = shape.or(plan.hooks.on_error.as_ref()) else { return error.into() };
-        let state = &mut self.state;
-        let shaped = catch_unwind(AssertUnwindSafe(|| shape(state, &error)));
-        match shaped {
-            Ok(mut response) => {
-                response.keep_error(error);
-                response
-            }
-            Err(_) => {
-                self.panics += 1;
-                error.into()
-            }
-        }
+    fn panicked(&mut self, cause: &'static str) -> Response {
+        self.panics += 1;
+        Response::from(Error::new(Status::INTERNAL_SERVER_ERROR).because(cause)).close()
     }
 
     /// The response, or what the request has asked for.
-    fn answer(
-        &mut self,
-        id: RouteId,
-        mut request: Request<'_, S>,
-        response: Response,
-    ) -> Answer<Kept<S>> {
+    fn answer(&mut self, mut request: Request<'_, S>, response: Response) -> Answer<Kept<S>> {
         let Body::Later(number) = *response.body() else { return Answer::Respond(response) };
         match request.take_asked() {
             Some((asked, Asked::Job(job, then))) if asked == number => Answer::Job(job, then),
@@ -236,31 +193,35 @@ impl<S: 'static> Perform<S> {
             _ => {
                 const TWICE: &str = "a handler has asked for two responses, and returned the first";
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(TWICE);
-                Answer::Respond(self.shape(id, error))
+                Answer::Respond(error.into())
             }
         }
     }
+}
 
-    #[cold]
-    fn without_route(&mut self, found: Found<'_, S>) -> (RouteId, Response) {
-        let allow = |id: u32| self.plan.routes.all[id as usize].allow.clone();
-        match found {
-            Found::Options(id) => {
-                let value = match id {
-                    Some(id) => allow(id),
-                    None => "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS".into(),
-                };
-                let response = Response::empty(Status::NO_CONTENT).header("Allow", value);
-                (id.map_or(RouteId::NONE, RouteId), response)
-            }
-            Found::NoMethod(id) => {
-                let error = Error::new(Status::METHOD_NOT_ALLOWED).header("Allow", allow(id));
-                (RouteId(id), self.shape(RouteId(id), error))
-            }
-            Found::Unknown => {
-                (RouteId::NONE, self.shape(RouteId::NONE, Status::NOT_IMPLEMENTED.into()))
-            }
-            _ => (RouteId::NONE, self.shape(RouteId::NONE, Status::NOT_FOUND.into())),
-        }
+impl<S: 'static> Plan<S> {
+    /// A request again, for hooks behind its handler.
+    fn request<'a>(&'a self, route: RouteId, arrived: Arrived<'a>) -> Request<'a, S> {
+        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
+        let (_, params) = self.routes.find(kind, method, arrived.head.path(arrived.bytes));
+        Request::new(arrived, self.routes.pattern(route), params)
     }
+}
+
+/// The response to a request that no handler is for.
+#[cold]
+fn without_route<S>(routes: &Routes<S>, found: &Found<'_, S>) -> Response {
+    let allow = |id: u32| routes.all[id as usize].allow.clone();
+    let allow = match *found {
+        Found::Options(Some(id)) => allow(id),
+        Found::Options(None) => "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS".into(),
+        Found::NoMethod(id) => {
+            return Error::new(Status::METHOD_NOT_ALLOWED).header("Allow", allow(id)).into();
+        }
+        Found::Unknown(_) => return Status::NOT_IMPLEMENTED.into(),
+        Found::NoPath(_) | Found::Route(..) | Found::Fallback(..) => {
+            return Status::NOT_FOUND.into();
+        }
+    };
+    Response::empty(Status::NO_CONTENT).header("Allow", allow)
 }

@@ -7,6 +7,7 @@ use windlass_http1::Method;
 
 use super::HandlerFn;
 use super::hooks::Hooks;
+use crate::exchange::program::RouteId;
 
 /// A handler, and the settings of its route.
 pub(super) struct Route<S> {
@@ -30,6 +31,8 @@ pub(super) struct Resource<S> {
     pub(super) allow: String,
     /// The hooks of nested applications, outermost first.
     pub(super) nested: Vec<Arc<Hooks<S>>>,
+    /// Answers below the path of a nested application, where nothing else does.
+    fallback: Option<Route<S>>,
 }
 
 /// The routes of an application.
@@ -38,28 +41,53 @@ pub(super) struct Routes<S> {
     pub(super) all: Vec<Resource<S>>,
     fallback: Option<Route<S>>,
     connect: Option<Route<S>>,
+    /// The paths of nested applications, and the resources for what has no route below them. These
+    /// have no pattern.
+    scopes: Vec<(String, u32)>,
+    below: Router<u32>,
     /// The resource and the method that were added last; the method is beyond all for `any`.
     last: Option<(usize, usize)>,
 }
 
 impl<S> Default for Routes<S> {
     fn default() -> Routes<S> {
-        Routes { router: Router::new(), all: Vec::new(), fallback: None, connect: None, last: None }
+        Routes {
+            router: Router::new(),
+            all: Vec::new(),
+            fallback: None,
+            connect: None,
+            scopes: Vec::new(),
+            below: Router::new(),
+            last: None,
+        }
     }
 }
 
-/// What is found for a request.
+/// What is found for a request, and the resource whose hooks it has.
 pub(super) enum Found<'a, S> {
     Route(u32, &'a Route<S>),
-    Fallback(&'a Route<S>),
+    Fallback(Option<u32>, &'a Route<S>),
     /// There is no route.
-    NoPath,
+    NoPath(Option<u32>),
     /// The route has other methods.
     NoMethod(u32),
     /// No route has this method.
-    Unknown,
+    Unknown(Option<u32>),
     /// The methods of the route are asked for; of all routes, if there is none.
     Options(Option<u32>),
+}
+
+impl<'a, S> Found<'a, S> {
+    #[inline]
+    pub(super) fn route(&self) -> (RouteId, Option<&'a Route<S>>) {
+        let (id, route) = match *self {
+            Found::Route(id, route) => (Some(id), Some(route)),
+            Found::Fallback(id, route) => (id, Some(route)),
+            Found::NoMethod(id) => (Some(id), None),
+            Found::NoPath(id) | Found::Unknown(id) | Found::Options(id) => (id, None),
+        };
+        (id.map_or(RouteId::NONE, RouteId), route)
+    }
 }
 
 impl<S> Routes<S> {
@@ -103,6 +131,7 @@ impl<S> Routes<S> {
             any: None,
             allow: String::new(),
             nested: Vec::new(),
+            fallback: None,
         });
         at
     }
@@ -128,7 +157,16 @@ impl<S> Routes<S> {
     pub(super) fn nest(&mut self, path: &str, other: Routes<S>, hooks: &Hooks<S>) {
         assert!(path.starts_with('/') && !path.ends_with('/'), "{path} is no path to nest at");
         let hooks = Arc::new(hooks.clone());
-        for resource in other.all {
+        let chain = |nested: Vec<Arc<Hooks<S>>>| {
+            std::iter::once(Arc::clone(&hooks)).chain(nested).collect::<Vec<_>>()
+        };
+        let mut scopes = other.scopes.into_iter().peekable();
+        for (at, resource) in other.all.into_iter().enumerate() {
+            if let Some((below, _)) = scopes.next_if(|(_, scope)| *scope as usize == at) {
+                let fallback = resource.fallback;
+                self.scope(format!("{path}{below}"), chain(resource.nested), fallback);
+                continue;
+            }
             let pattern = if resource.pattern == "/" {
                 path.to_owned()
             } else {
@@ -138,10 +176,41 @@ impl<S> Routes<S> {
             let mine = &mut self.all[at];
             assert!(mine.methods.is_empty() && mine.any.is_none(), "{pattern} is there already");
             (mine.methods, mine.any) = (resource.methods, resource.any);
-            mine.nested = std::iter::once(Arc::clone(&hooks)).chain(resource.nested).collect();
+            mine.nested = chain(resource.nested);
             mine.list_methods();
         }
+        self.scope(path.to_owned(), chain(Vec::new()), other.fallback);
         self.last = None;
+    }
+
+    /// Notes who answers below a path. The first one stays.
+    fn scope(&mut self, path: String, nested: Vec<Arc<Hooks<S>>>, fallback: Option<Route<S>>) {
+        let at = self.all.len() as u32;
+        let patterns = [path.clone(), format!("{path}/"), format!("{path}/{{*below}}")];
+        if patterns.into_iter().any(|pattern| self.below.insert(pattern, at).is_err()) {
+            return;
+        }
+        self.scopes.push((path, at));
+        self.all.push(Resource {
+            pattern: String::new(),
+            methods: Vec::new(),
+            any: None,
+            allow: String::new(),
+            nested,
+            fallback,
+        });
+    }
+
+    /// The pattern of a route; empty for one that is none.
+    #[inline]
+    pub(super) fn pattern(&self, id: RouteId) -> &str {
+        self.all.get(id.0 as usize).map_or("", |one| &one.pattern)
+    }
+
+    /// The hooks of the applications that a route is in, below the outermost.
+    #[inline]
+    pub(super) fn nested(&self, id: RouteId) -> &[Arc<Hooks<S>>] {
+        self.all.get(id.0 as usize).map_or(&[], |one| &one.nested)
     }
 
     /// What answers a request, and the parts of its path.
@@ -175,19 +244,26 @@ impl<S> Routes<S> {
             Some(route) => Found::Route(at, route),
             None if kind == Method::Options => Found::Options(Some(at)),
             None if self.knows(kind, method) => Found::NoMethod(at),
-            None => Found::Unknown,
+            None => Found::Unknown(Some(at)),
         }
     }
 
     fn without_path(&self, kind: Method, method: &str, path: &str) -> Found<'_, S> {
         if kind == Method::Connect {
-            return self.connect.as_ref().map_or(Found::Unknown, Found::Fallback);
+            return self
+                .connect
+                .as_ref()
+                .map_or(Found::Unknown(None), |route| Found::Fallback(None, route));
         }
-        match &self.fallback {
-            _ if kind == Method::Options && path == "*" => Found::Options(None),
-            Some(route) => Found::Fallback(route),
-            None if self.knows(kind, method) => Found::NoPath,
-            None => Found::Unknown,
+        if kind == Method::Options && path == "*" {
+            return Found::Options(None);
+        }
+        let scope = self.below.at(path).ok().map(|found| *found.value);
+        let inner = scope.and_then(|at| self.all[at as usize].fallback.as_ref());
+        match inner.or(self.fallback.as_ref()) {
+            Some(route) => Found::Fallback(scope, route),
+            None if self.knows(kind, method) => Found::NoPath(scope),
+            None => Found::Unknown(scope),
         }
     }
 

@@ -172,7 +172,7 @@ impl<S: 'static> App<S> {
         remote: &Remote,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, server: settings } = self;
-        let plan = Arc::new(Plan { routes, hooks, body: limits.body });
+        let plan = Arc::new(Plan::new(routes, hooks, limits.body));
         let loops = remote.clone();
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),

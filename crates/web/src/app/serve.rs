@@ -73,9 +73,14 @@ impl<S: 'static> Handler for Loop<S> {
         with_wire!(self, c, wire => self.machine.woken(&mut self.perform, &mut wire))
     }
 
-    fn closed(&mut self, _: &mut Context<'_, Self::State>, closed: Closed<Self::State>) -> Action {
-        let end = (closed.id, closed.cause);
-        self.machine.closed(&mut self.perform, closed.state, end);
+    fn closed(
+        &mut self,
+        server: &mut Context<'_, Self::State>,
+        closed: Closed<Self::State>,
+    ) -> Action {
+        let (end, engine) = ((closed.id, closed.cause), &*server.engine());
+        self.machine.begin_callback(engine);
+        self.machine.closed(&mut self.perform, engine, closed.state, end);
         Action::None
     }
 

@@ -14,7 +14,6 @@ use crate::exchange::raw::{News, Over, Raws};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
 use crate::message::response::Response;
-use crate::words::error::Error;
 use crate::words::status::Status;
 
 /// What the program has not taken out yet, and what it has of its connections.
@@ -145,15 +144,21 @@ impl<S: 'static> Program for Queue<S> {
         self.over = self.remove_raw(raw).map(|state| (state, left));
     }
 
-    fn respond_to(&mut self, _: RouteId, error: Error) -> Response {
-        error.into()
+    fn shape(&mut self, _: RouteId, _: Option<Arrived<'_>>, response: Response) -> Response {
+        response
     }
 
-    fn is_watched(&self, _: RouteId) -> bool {
+    fn changes_heads(&self) -> bool {
+        false
+    }
+
+    fn decided(&mut self, _: RouteId, _: Option<Arrived<'_>>, _: &mut Head) -> bool {
+        true
+    }
+
+    fn is_watched(&self) -> bool {
         true // it counts its requests
     }
-
-    fn decided(&mut self, _: RouteId, _: Option<Arrived<'_>>, _: &mut Head) {}
 
     fn finished(&mut self, route: RouteId, _: Option<Arrived<'_>>, end: End<'_>) {
         let Some(Live { number, .. }) = self.requests.remove(route.0) else {
@@ -161,8 +166,12 @@ impl<S: 'static> Program for Queue<S> {
             self.events.extend(end.status.map(|status| Event::Refused { status }));
             return;
         };
-        let took = end.times.map_or(std::time::Duration::ZERO, |(start, head)| head - start);
         let id = RequestId { number, at: route.0 };
-        self.events.push_back(Event::Ended { id, status: end.status, sent: end.sent, took });
+        self.events.push_back(Event::Ended {
+            id,
+            status: end.status,
+            sent: end.sent,
+            took: end.took,
+        });
     }
 }

@@ -1,10 +1,12 @@
 //! Limits, and the ends of the peer and of the connection.
 
-use windlass_serve::{Cause, Id};
+use windlass_serve::{Cause, Engine, Id};
 
-use super::program::{End, Program};
+use super::finish::Fate;
+use super::program::{Answer, Program};
 use super::raw::News;
-use super::{Exchange, Machine, Slot, Stage, Wire};
+use super::{Exchange, IS_TLS, Machine, Slot, Stage, Wire};
+use crate::message::arrived::From;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -124,27 +126,33 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn closed<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
+        engine: &Engine<Slot<K>>,
         mut slot: Slot<K>,
         (id, cause): (Id, Cause),
     ) {
         if let Some(raw) = slot.raw() {
             return self.raw_closed(program, id, raw, cause);
         }
+        let peer = self.peers.get(slot.peer);
         self.peers.remove(slot.peer);
         let Some(exchange) = slot.exchange.take() else { return };
-        let Exchange { stage, route, start, .. } = &*exchange;
-        let (status, sent, times) = match stage {
-            Stage::Head | Stage::Room | Stage::Skip => return,
-            Stage::Body => (None, 0, None),
-            Stage::Answer(_) | Stage::Later(_) => {
-                self.running -= 1;
-                (None, 0, None)
-            }
+        let Exchange { stage, route, start, head, .. } = &*exchange;
+        let mut outcome = Fate { cause: Some(cause), start: Some(*start), ..Fate::default() };
+        match stage {
+            Stage::Head | Stage::Skip | Stage::Room => return,
+            Stage::Body => {}
+            Stage::Answer(_) | Stage::Later(_) => self.running -= 1,
             Stage::Stream(streamed) => {
-                (Some(streamed.status), streamed.sent, Some((*start, streamed.decided)))
+                outcome.status = Some(streamed.status);
+                outcome.sent = streamed.sent;
+                outcome.decided = Some(streamed.decided);
             }
-        };
-        program.finished(*route, None, End { status, sent, error: None, times });
+        }
+        let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
+        let from = From { id, peer, is_tls: slot.bits & IS_TLS != 0, engine };
+        let now = self.time(program, engine);
+        let context = (*route, has_head.then_some(&head[..]));
+        self.finish(program, from, context, now, outcome);
         self.recycle(exchange);
     }
 
@@ -153,7 +161,7 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn drain<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
-        engine: &mut windlass_serve::Engine<Slot<K>>,
+        engine: &mut Engine<Slot<K>>,
     ) {
         self.is_draining = true;
         self.stop_raw(program, engine);
@@ -175,7 +183,6 @@ impl<K: 'static> Machine<K> {
     ) {
         let Some((exchange, _)) = self.take_waiting(wire) else { return };
         let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(format!("{error:?}"));
-        let response = program.respond_to(exchange.route, error);
-        self.answer_late(program, wire, exchange, super::program::Answer::Respond(response));
+        self.answer_late(program, wire, exchange, Answer::Respond(error.into()));
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that wait for what another thread has for them.
 
-use super::program::{Answer, Program, RouteId};
+use super::program::{Answer, Program};
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Stage, Wire};
 use crate::message::handover::{Awaited, Place, Unanswered};
@@ -20,7 +20,7 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         awaited.wait_at(Place { remote: self.remote.clone(), id: wire.id });
         if let Some(answer) = awaited.take() {
-            let response = self.given(program, context.0, answer);
+            let response = self.given(answer);
             return self.respond(program, wire, exchange, context, response);
         }
         if self.running >= self.limits.running {
@@ -33,24 +33,15 @@ impl<K: 'static> Machine<K> {
     }
 
     /// The response that another thread has given.
-    fn given<P: Program<Keep = K>>(
-        &mut self,
-        program: &mut P,
-        route: RouteId,
-        answer: Result<Response, Unanswered>,
-    ) -> Response {
-        let error = match answer {
-            Ok(mut response) => match response.take_error() {
-                Some(error) => error,
-                None => return response,
-            },
+    fn given(&mut self, answer: Result<Response, Unanswered>) -> Response {
+        match answer {
+            Ok(response) => response,
             Err(Unanswered) => {
                 const DROPPED: &str = "a `Later` was dropped without an answer";
                 self.remote.count_unanswered();
-                Error::new(Status::INTERNAL_SERVER_ERROR).because(DROPPED)
+                Error::new(Status::INTERNAL_SERVER_ERROR).because(DROPPED).into()
             }
-        };
-        program.respond_to(route, error)
+        }
     }
 
     /// Another thread has something for a connection.
@@ -74,7 +65,7 @@ impl<K: 'static> Machine<K> {
         };
         exchange.stage = Stage::Head;
         self.ends_waiting(wire);
-        let response = self.given(program, exchange.route, answer);
+        let response = self.given(answer);
         self.answer_late(program, wire, exchange, Answer::Respond(response));
     }
 }

@@ -8,6 +8,7 @@
 //! raw.rs      connections that have gone over to another protocol
 //! stream.rs   responses that are made while they are sent
 //! late.rs     requests that wait for another thread
+//! finish.rs   the end of a request
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! connection has 16 bytes here.
 
 mod ends;
+mod finish;
 mod late;
 pub(crate) mod peer;
 pub(crate) mod program;
@@ -173,6 +175,10 @@ pub(crate) struct Machine<K> {
     pool: Vec<Box<Exchange<K>>>,
     /// How many requests wait for their response.
     running: usize,
+    /// Requests by the class of their status; first those without a response.
+    ends: [u64; 6],
+    /// Sources of streams that have panicked.
+    panics: u64,
     /// Whether the server shuts down.
     is_draining: bool,
 }
@@ -192,6 +198,8 @@ impl<K: 'static> Machine<K> {
             early: Vec::new(),
             pool: Vec::new(),
             running: 0,
+            ends: [0; 6],
+            panics: 0,
             is_draining: false,
         }
     }

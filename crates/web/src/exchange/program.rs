@@ -1,7 +1,9 @@
 //! What answers the requests of a connection.
 
+use std::time::Duration;
+
 use windlass::Message;
-use windlass_serve::{Engine, Id};
+use windlass_serve::{Cause, Engine, Id};
 
 use super::Slot;
 use super::raw::{News, Over, Switch};
@@ -10,6 +12,7 @@ use crate::message::head::Head;
 use crate::message::request::Job;
 use crate::message::response::Response;
 use crate::words::error::Error;
+use crate::words::status::Status;
 
 /// The number of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +42,21 @@ pub(crate) trait Program {
     /// The job of a request has returned.
     fn executed(&mut self, keep: Self::Keep, output: Message) -> Answer<Self::Keep>;
 
-    /// The response to an error that the server has found.
-    fn respond_to(&mut self, route: RouteId, error: Error) -> Response;
+    /// A response that was made of an error, before anything else sees it. `arrived` is `None` for
+    /// what is no request.
+    fn shape(
+        &mut self,
+        route: RouteId,
+        arrived: Option<Arrived<'_>>,
+        response: Response,
+    ) -> Response;
 
-    /// Whether anything wants to know of the heads and the ends of this route's requests.
-    fn is_watched(&self, route: RouteId) -> bool;
+    /// Whether it changes heads: else [`decided`](Program::decided) is not called.
+    fn changes_heads(&self) -> bool;
 
-    /// The head of every response, before it is written. `arrived` is `None` for what is no
-    /// request.
-    fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head);
+    /// The head of every response, before it is written. False: there has to be an error in its
+    /// place.
+    fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) -> bool;
 
     /// Something has happened on a connection that has gone over to another protocol. Returns
     /// whether it goes on: the program has neither closed nor detached it.
@@ -56,7 +65,10 @@ pub(crate) trait Program {
     /// Such a connection is over. Its number is free.
     fn raw_over(&mut self, raw: u32, over: Over);
 
-    /// A request is done with.
+    /// Whether it wants to know how requests end: then their heads are kept, and the clock is read.
+    fn is_watched(&self) -> bool;
+
+    /// A request is done with. It is called once for each.
     fn finished(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, end: End<'_>);
 }
 
@@ -85,10 +97,15 @@ pub(crate) enum Answer<K> {
 #[derive(Clone, Copy)]
 pub(crate) struct End<'a> {
     /// The status of its response, if there is one.
-    pub(crate) status: Option<crate::words::status::Status>,
+    pub(crate) status: Option<Status>,
     /// Bytes of the response's body that were handed to the connection.
     pub(crate) sent: u64,
     pub(crate) error: Option<&'a Error>,
-    /// When its first byte came, and when its response was decided.
-    pub(crate) times: Option<(std::time::Instant, std::time::Instant)>,
+    /// Why its response is not whole.
+    pub(crate) cause: Option<Cause>,
+    /// How long it took from its first byte on: to the head of its response, and in all.
+    pub(crate) to_head: Option<Duration>,
+    pub(crate) took: Duration,
+    /// The field `Date` of this moment.
+    pub(crate) date: &'a str,
 }

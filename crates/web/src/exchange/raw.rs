@@ -15,9 +15,10 @@ use windlass::{Buf, Handle};
 use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
 use windlass_serve::{Cause, Engine, Id};
 
+use super::finish::Fate;
 use super::peer::PeerMark;
-use super::program::{End, Program};
-use super::respond::{Context, Next};
+use super::program::Program;
+use super::respond::{Context, Next, PANICKED};
 use super::{Exchange, IS_RAW, IS_TLS, Machine, Slot, Wire, arrived};
 use crate::message::head::Head;
 use crate::words::error::Error;
@@ -124,25 +125,33 @@ impl<K: 'static> Machine<K> {
         if self.is_draining {
             program.raw_over(raw, Over::Refused);
             let stopping = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
-            let response = program.respond_to(route, stopping);
-            return self.respond(program, wire, exchange, context, response);
+            return self.respond(program, wire, exchange, context, stopping.into());
         }
         if protocol.is_some() {
             head.set_status(Status::SWITCHING_PROTOCOLS);
         }
-        let (now, from) = (self.now, self.from(wire));
-        program.decided(route, bytes.map(|bytes| arrived(&self.head, bytes, from)), &mut head);
-        let date = self.date.at(now);
-        if let Err(failure) = encode(&mut self.out, date, asked, &head, protocol.as_deref()) {
+        let from = self.from(wire);
+        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
+        let is_decided = program.decided(route, request, &mut head);
+        let failed = match is_decided {
+            true => {
+                let date = self.date.at(self.now);
+                let encoded = encode(&mut self.out, date, asked, &head, protocol.as_deref());
+                encoded.err().map(|failure| failure.to_string())
+            }
+            false => Some(PANICKED.to_owned()),
+        };
+        if let Some(failure) = failed {
             program.raw_over(raw, Over::Refused);
             let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
-            let response = program.respond_to(route, error);
-            return self.respond(program, wire, exchange, context, response);
+            return self.respond(program, wire, exchange, context, error.into());
         }
-        let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
-        let (status, times) = (Some(head.status()), Some((start, now)));
-        let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-        program.finished(route, request, End { status, sent: 0, error: None, times });
+        let now = self.time(program, wire.engine);
+        let start = exchange.as_ref().map_or(self.now, |exchange| exchange.start);
+        let (status, start) = (Some(head.status()), Some(start));
+        let outcome = Fate { status, start, ..Fate::default() };
+        let from = self.from(wire);
+        self.finish(program, from, (route, bytes), now, outcome);
         let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended);
         if let Some(exchange) = exchange {
             self.recycle(exchange);

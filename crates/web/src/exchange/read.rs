@@ -263,7 +263,7 @@ impl<K: 'static> Machine<K> {
                 }
                 const LONG: &str = "the body is longer than the limit";
                 let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
-                (route, Answer::Respond(program.respond_to(route, error)))
+                (route, Answer::Respond(error.into()))
             }
         };
         exchange.route = route;
@@ -352,12 +352,13 @@ impl<K: 'static> Machine<K> {
         }
         asked.keep_alive = false;
         let has_head = !head.is_empty() && self.decode_again(&head);
-        let response: Response = program.respond_to(route, error).close();
+        let response = Response::from(error).close();
         let context = (route, asked, has_head.then_some(&head[..]));
         let next = self.answer(program, wire, exchange, context, Answer::Respond(response));
-        // A long body goes on, and then the connection closes.
-        if let (Next::Waits(exchange), Some(slot)) = (next, wire.slot()) {
-            slot.exchange = Some(exchange);
+        if let Next::Waits(mut exchange) = next {
+            // A long body goes on, and then the connection closes.
+            exchange.head = head;
+            self.keep(wire, Rest::Waits(exchange, 0), |_, _| ());
         }
     }
 }

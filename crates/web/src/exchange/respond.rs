@@ -3,7 +3,8 @@
 use windlass::{Buf, Message};
 use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncoder};
 
-use super::program::{Answer, End, Program, RouteId};
+use super::finish::Fate;
+use super::program::{Answer, Program, RouteId};
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
@@ -16,6 +17,9 @@ const LARGE: usize = 4096;
 
 /// So many bytes of responses are collected before they are written in the middle of a pipeline.
 const AHEAD: usize = 32 << 10;
+
+/// Why a response is not the program's.
+pub(super) const PANICKED: &str = "a hook has panicked";
 
 /// What comes behind an answer.
 pub(super) enum Next<K> {
@@ -72,8 +76,7 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
     ) -> Next<K> {
         let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
-        let response = program.respond_to(context.0, busy);
-        self.respond(program, wire, exchange, context, response)
+        self.respond(program, wire, exchange, context, busy.into())
     }
 
     /// A request begins to wait for its answer.
@@ -104,37 +107,35 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         mut response: Response,
     ) -> Next<K> {
-        let (route, _, bytes) = context;
-        let now = self.now;
+        if response.error().is_some() {
+            response = self.shape(program, wire, context, response);
+        }
         let error = response.take_error();
         let (mut head, body) = response.into_parts();
         let Some(len) = body.len() else {
             return self.respond_in_time(program, wire, exchange, context, (head, body));
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
-        let start = exchange.as_ref().map_or(now, |exchange| exchange.start);
         let encoder = match self.encode(asked, &head, Some(len)) {
             Ok(encoder) => encoder,
-            Err(failure) => {
-                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
-                return self.respond_again(program, wire, exchange, context, error);
-            }
+            Err(error) => return self.respond_again(program, wire, exchange, context, error),
         };
         let keeps_alive = encoder.keep_alive();
         let sent = if encoder.is_sent() { len } else { 0 };
         if sent > 0 {
             self.put(wire, body);
         }
-        if program.is_watched(route) {
-            let end = End {
+        self.count(Some(head.status()));
+        if program.is_watched() {
+            let outcome = Fate {
                 status: Some(head.status()),
                 sent: sent as u64,
                 error: error.as_ref(),
-                times: Some((start, now)),
+                start: Some(exchange.as_ref().map_or(self.now, |exchange| exchange.start)),
+                ..Fate::default()
             };
-            let from = self.from(wire);
-            let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-            program.finished(route, request, end);
+            let (now, from) = (wire.engine.now(), self.from(wire));
+            self.tell(program, from, (context.0, context.2), now, outcome);
         }
         if keeps_alive {
             return exchange.map_or(Next::Request, |exchange| self.skip(wire, exchange));
@@ -147,18 +148,21 @@ impl<K: 'static> Machine<K> {
         Next::Nothing
     }
 
-    /// Writes the head of a response.
-    #[inline]
-    fn encode(
+    /// The program shapes its errors.
+    #[cold]
+    fn shape<P: Program<Keep = K>>(
         &mut self,
-        asked: Asked,
-        head: &Head,
-        len: Option<usize>,
-    ) -> Result<BodyEncoder, EncodeError> {
-        encode(&mut self.out, (self.date.at(self.now), &mut self.kind), asked, head, len)
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        (route, _, bytes): Context<'_>,
+        response: Response,
+    ) -> Response {
+        let from = self.from(wire);
+        program.shape(route, bytes.map(|bytes| arrived(&self.head, bytes, from)), response)
     }
 
-    /// Shows the head of a response to the program, and says what it is an answer to.
+    /// Shows the head of a response to the program, and says what it is an answer to; `None` if the
+    /// program has failed.
     #[inline]
     fn decide<P: Program<Keep = K>>(
         &mut self,
@@ -167,17 +171,31 @@ impl<K: 'static> Machine<K> {
         exchange: Option<&Exchange<K>>,
         (route, mut asked, bytes): Context<'_>,
         head: &mut Head,
-    ) -> Asked {
-        if program.is_watched(route) {
+    ) -> Option<Asked> {
+        let is_decided = !program.changes_heads() || {
             let from = self.from(wire);
             let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
-            program.decided(route, request, head);
-        }
+            program.decided(route, request, head)
+        };
         let ends = exchange.is_some_and(|one| one.has_peer_ended || !one.can_skip());
         if self.is_last(wire) || head.closes() || ends {
             asked.keep_alive = false;
         }
-        asked
+        is_decided.then_some(asked)
+    }
+
+    /// Writes the head of a response; an error if it has what no head may have.
+    #[inline]
+    fn encode(
+        &mut self,
+        asked: Option<Asked>,
+        head: &Head,
+        len: Option<usize>,
+    ) -> Result<BodyEncoder, Error> {
+        let failed = |cause: String| Error::new(Status::INTERNAL_SERVER_ERROR).because(cause);
+        let asked = asked.ok_or_else(|| failed(PANICKED.to_owned()))?;
+        encode(&mut self.out, (self.date.at(self.now), &mut self.kind), asked, head, len)
+            .map_err(|failure| failed(failure.to_string()))
     }
 
     /// A response that is not whole yet.
@@ -200,19 +218,18 @@ impl<K: 'static> Machine<K> {
             }
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
-        let now = self.now;
         let encoder = match self.encode(asked, &head, None) {
             Ok(encoder) => encoder,
-            Err(failure) => {
-                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(failure);
-                return self.respond_again(program, wire, exchange, context, error);
-            }
+            Err(error) => return self.respond_again(program, wire, exchange, context, error),
         };
         let mut exchange = exchange.unwrap_or_else(|| self.exchange());
-        (exchange.route, exchange.asked) = (context.0, asked);
+        (exchange.route, exchange.asked) = (context.0, asked.unwrap_or(context.1));
         exchange.asked.keep_alive = encoder.keep_alive();
-        let status = head.status();
-        let streamed = Streamed { source, encoder, status, decided: now, sent: 0 };
+        if let Some(head) = context.2.filter(|_| program.is_watched() && exchange.head.is_empty()) {
+            exchange.head.extend_from_slice(head);
+        }
+        let (status, decided) = (head.status(), self.time(program, wire.engine));
+        let streamed = Streamed { source, encoder, status, decided, sent: 0 };
         exchange.stage = Stage::Stream(Box::new(streamed));
         self.stream(program, wire, exchange)
     }
@@ -230,9 +247,15 @@ impl<K: 'static> Machine<K> {
         // Without the program's own response to it, which may be wrong in the same way.
         let head = Head::new(error.status(), None);
         let asked = Asked { keep_alive: false, ..context.1 };
-        let _ = self.encode(asked, &head, Some(0));
-        let end = End { status: Some(error.status()), sent: 0, error: Some(&error), times: None };
-        program.finished(context.0, None, end);
+        let _ = self.encode(Some(asked), &head, Some(0));
+        let outcome = Fate {
+            status: Some(error.status()),
+            error: Some(&error),
+            start: Some(exchange.as_ref().map_or(self.now, |exchange| exchange.start)),
+            ..Fate::default()
+        };
+        let (now, from) = (self.time(program, wire.engine), self.from(wire));
+        self.finish(program, from, (context.0, context.2), now, outcome);
         if let Some(exchange) = exchange {
             self.recycle(exchange);
         }

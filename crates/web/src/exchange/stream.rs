@@ -1,10 +1,13 @@
 //! Responses that are made while they are sent.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use windlass::net::SocketOption;
+use windlass_serve::Cause;
 
-use super::program::{End, Program};
+use super::finish::Fate;
+use super::program::Program;
 use super::raw::News;
 use super::respond::Next;
 use super::{Exchange, Machine, Stage, Streamed, Wire};
@@ -22,7 +25,7 @@ impl<K: 'static> Machine<K> {
         mut exchange: Box<Exchange<K>>,
     ) -> Next<K> {
         let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
-        let (mut bytes, mut empty) = (Vec::new(), 0);
+        let (mut bytes, mut empty, mut has_panicked) = (Vec::new(), 0, false);
         let has_peer_ended = exchange.has_peer_ended;
         let flow = loop {
             if !self.flush(wire) {
@@ -38,7 +41,12 @@ impl<K: 'static> Machine<K> {
             let (id, engine) = (wire.id, &*wire.engine);
             let hold = || (engine.hold(id, 0), engine.budget().clone());
             let at = At { remote: &self.remote, id, has_peer_ended, hold: &hold };
-            let flow = streamed.source.next(&mut Part::new(&mut bytes, at));
+            let source = &mut streamed.source;
+            let made = AssertUnwindSafe(|| source.next(&mut Part::new(&mut bytes, at)));
+            let Ok(flow) = catch_unwind(made) else {
+                has_panicked = true;
+                break Flow::Fail;
+            };
             streamed.sent += bytes.len() as u64;
             if streamed.encoder.data(&mut self.out, &bytes).is_err() {
                 break Flow::Fail;
@@ -59,9 +67,19 @@ impl<K: 'static> Machine<K> {
         };
         let Streamed { encoder, status, decided, sent, .. } = *streamed;
         let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
-        let times = Some((exchange.start, decided));
-        let end = End { status: Some(status), sent, error: None, times };
-        program.finished(exchange.route, None, end);
+        self.panics += u64::from(has_panicked);
+        let cause = match is_whole {
+            true => None,
+            false if has_panicked => Some(Cause::Panicked),
+            false => Some(Cause::Aborted),
+        };
+        let (start, decided) = (Some(exchange.start), Some(decided));
+        let outcome = Fate { status: Some(status), sent, cause, start, decided, error: None };
+        let head = std::mem::take(&mut exchange.head);
+        let has_head = program.is_watched() && !head.is_empty() && self.decode_again(&head);
+        let (now, from) = (self.time(program, wire.engine), self.from(wire));
+        let context = (exchange.route, has_head.then_some(&head[..]));
+        self.finish(program, from, context, now, outcome);
         if is_whole && exchange.asked.keep_alive {
             return self.skip(wire, exchange);
         }
