@@ -28,6 +28,7 @@ every_driver! {
     a_response_that_is_not_returned_makes_its_later_gone
     an_answer_can_wait_for_another_answer
     a_client_that_has_ended_its_side_gets_its_answer
+    the_end_of_a_client_is_noticed_where_its_connection_is_not_read
     requests_that_wait_are_bounded
     a_job_answers_by_a_later
     a_shutdown_waits_for_an_answer
@@ -230,6 +231,27 @@ fn a_client_that_has_ended_its_side_gets_its_answer<T: Harness>() {
     later.respond("all the same").expect("it may still read");
     assert_eq!(body(&web.until_over(client)), "all the same");
     assert!(web.heard(client).contains("Connection: close\r\n"));
+}
+
+/// So many requests came behind the one that waits that the server reads no more.
+fn the_end_of_a_client_is_noticed_where_its_connection_is_not_read<T: Harness>() {
+    const BEHIND: usize = 1000;
+    let (app, told) = app();
+    let mut web = serve::<T, _>(app);
+    let client = web.ask(LATER);
+    let later = next(&mut web, &told);
+    let now = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(BEHIND);
+    assert!(now.len() > 16 << 10);
+    web.say(client, now);
+    web.run_for(T::span(1.0));
+    assert!(!later.is_gone());
+    web.finish(client);
+    web.until("its end is known", |_| later.is_gone());
+    // It has ended its side only, and gets all of its answers.
+    later.respond("at last").expect("it may still read");
+    let heard = web.until_over(client);
+    assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), BEHIND + 1);
+    assert!(heard.contains("at last") && heard.ends_with("now"));
 }
 
 fn requests_that_wait_are_bounded<T: Harness>() {

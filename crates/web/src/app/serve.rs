@@ -53,6 +53,10 @@ impl<S: 'static> Handler for Loop<S> {
         with_wire!(self, c, wire => self.machine.eof(&mut self.perform, &mut wire))
     }
 
+    fn peer_ended(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
+        with_wire!(self, c, wire => self.machine.peer_ended(&mut self.perform, &mut wire))
+    }
+
     fn drained(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         with_wire!(self, c, wire => self.machine.drained(&mut self.perform, &mut wire))
     }

@@ -115,11 +115,31 @@ impl<K: 'static> Machine<K> {
                 slot.exchange = Some(exchange);
             }
             Stage::Stream(_) if exchange.has_peer_ended => slot.exchange = Some(exchange),
-            Stage::Stream(_) => {
-                exchange.has_peer_ended = true;
+            Stage::Stream(ref mut streamed) => {
+                (exchange.has_peer_ended, streamed.has_peer_ended) = (true, true);
                 self.go_on_streaming(program, wire, exchange);
             }
         }
+    }
+
+    /// The peer has shut down its output, behind bytes that are not read yet: who works for it
+    /// learns of it, and all else goes on.
+    pub(crate) fn peer_ended<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+    ) {
+        let Some(slot) = wire.slot() else { return };
+        let Some(mut exchange) = slot.exchange.take() else { return };
+        match &mut exchange.stage {
+            Stage::Later(awaited) => awaited.peer_ended(),
+            Stage::Stream(streamed) => {
+                streamed.has_peer_ended = true;
+                return self.go_on_streaming(program, wire, exchange);
+            }
+            _ => {}
+        }
+        slot.exchange = Some(exchange);
     }
 
     /// A connection has ended.

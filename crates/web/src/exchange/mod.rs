@@ -139,6 +139,8 @@ struct Streamed {
     status: crate::words::status::Status,
     decided: Instant,
     sent: u64,
+    /// Whether the peer has ended its side, also where bytes before that are not read.
+    has_peer_ended: bool,
 }
 
 /// A connection of an engine.

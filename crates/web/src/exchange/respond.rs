@@ -95,6 +95,7 @@ impl<K: 'static> Machine<K> {
         exchange.stage = stage;
         self.running += 1;
         self.limit_answer(wire);
+        wire.engine.watch_peer(wire.id, true);
         Next::Waits(exchange)
     }
 
@@ -229,8 +230,10 @@ impl<K: 'static> Machine<K> {
             exchange.head.extend_from_slice(head);
         }
         let (status, decided) = (head.status(), self.time(program, wire.engine));
-        let streamed = Streamed { source, encoder, status, decided, sent: 0 };
+        let has_peer_ended = exchange.has_peer_ended;
+        let streamed = Streamed { source, encoder, status, decided, has_peer_ended, sent: 0 };
         exchange.stage = Stage::Stream(Box::new(streamed));
+        wire.engine.watch_peer(wire.id, true);
         self.stream(program, wire, exchange)
     }
 
@@ -351,6 +354,7 @@ impl<K: 'static> Machine<K> {
     pub(super) fn ends_waiting(&mut self, wire: &mut Wire<'_, K>) {
         self.running -= 1;
         wire.engine.limit(wire.id, None, 0);
+        wire.engine.watch_peer(wire.id, false);
     }
 
     /// The job of a request has returned.

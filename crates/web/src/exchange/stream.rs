@@ -26,7 +26,7 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         let Stage::Stream(streamed) = &mut exchange.stage else { return Next::Waits(exchange) };
         let (mut bytes, mut empty, mut has_panicked) = (Vec::new(), 0, false);
-        let has_peer_ended = exchange.has_peer_ended;
+        let has_peer_ended = streamed.has_peer_ended;
         let flow = loop {
             if !self.flush(wire) {
                 break Flow::Fail;
@@ -65,6 +65,7 @@ impl<K: 'static> Machine<K> {
         let Stage::Stream(streamed) = std::mem::replace(&mut exchange.stage, Stage::Head) else {
             return Next::Waits(exchange);
         };
+        wire.engine.watch_peer(wire.id, false);
         let Streamed { encoder, status, decided, sent, .. } = *streamed;
         let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
         self.panics += u64::from(has_panicked);
