@@ -30,8 +30,8 @@ pub struct Limits {
     pub answer: Duration,
     /// How long a connection may be without a request. Default 60 s.
     pub keep_alive: Duration,
-    /// How many requests a connection may have: 1 to 16,383. The last response says
-    /// `Connection: close`. Default 10,000.
+    /// How many requests a connection may have: 1 to 16,383; from 16,384 on there is no limit.
+    /// The last response says `Connection: close`. Default 10,000.
     pub requests: u16,
     /// Bytes of the first line of a request. Beyond: 414. Default 8192.
     pub line: u32,
@@ -45,9 +45,6 @@ pub struct Limits {
     /// How many requests of a loop may wait for their response. Beyond: 503. Default 10,000.
     pub running: usize,
 }
-
-/// The most that [`Limits::requests`] can be.
-pub(crate) const MOST_REQUESTS: u16 = 0x3fff;
 
 impl Limits {
     /// The defaults: each field says its own.
@@ -92,9 +89,9 @@ impl Limits {
         self
     }
 
-    /// Sets [`requests`](Limits::requests): 1 to 16,383.
+    /// Sets [`requests`](Limits::requests): 1 to 16,383, and no limit from 16,384 on.
     pub fn requests(mut self, count: u16) -> Limits {
-        self.requests = count.clamp(1, MOST_REQUESTS);
+        self.requests = count.max(1);
         self
     }
 
