@@ -169,7 +169,7 @@ impl<K: 'static> Machine<K> {
             }
         }
         let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
-        let from = From { id, peer, is_tls: slot.bits & IS_TLS != 0, engine };
+        let from = From { id, peer, is_tls: slot.bits.get() & IS_TLS != 0, engine };
         let now = self.time(program, engine);
         let context = (*route, has_head.then_some(&head[..]));
         self.finish(program, from, context, now, outcome);

@@ -27,6 +27,7 @@ mod read;
 mod respond;
 mod stream;
 
+use std::num::NonZeroU16;
 use std::time::Instant;
 
 use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Version};
@@ -53,12 +54,16 @@ const MOST_SKIPPED: u64 = 64 << 10;
 /// How many exchanges without a request a loop keeps.
 const POOL: usize = 256;
 
+/// Longer buffers are rare, and go back to the system.
+const KEPT: usize = 4096;
+
 /// The state of a connection.
 pub(crate) struct Slot<K> {
     exchange: Option<Box<Exchange<K>>>,
     peer: PeerMark,
-    /// The number of its requests, in the low 14 bits, and flags.
-    bits: u16,
+    /// The number of its next request, in the low 14 bits, and flags. Never 0: the table of
+    /// connections needs no byte more to say that there is no state.
+    bits: NonZeroU16,
 }
 
 const COUNT: u16 = 0x3fff;
@@ -69,7 +74,7 @@ const IS_TLS: u16 = 0x8000;
 impl<K> Slot<K> {
     /// Whether no request has begun, and no response is owed.
     fn is_idle(&self) -> bool {
-        let is_http = self.bits & IS_RAW == 0;
+        let is_http = self.bits.get() & IS_RAW == 0;
         is_http
             && self.exchange.as_ref().is_none_or(|exchange| match exchange.stage {
                 Stage::Head => exchange.input.is_empty(),
@@ -81,7 +86,7 @@ impl<K> Slot<K> {
 
 impl<K> Default for Slot<K> {
     fn default() -> Slot<K> {
-        Slot { exchange: None, peer: PeerMark::default(), bits: 0 }
+        Slot { exchange: None, peer: PeerMark::default(), bits: NonZeroU16::MIN }
     }
 }
 
@@ -234,7 +239,7 @@ impl<K: 'static> Machine<K> {
         let mark = self.peers.add(peer);
         if let Some(slot) = wire.slot() {
             slot.peer = mark;
-            slot.bits = if is_tls { IS_TLS } else { 0 };
+            slot.bits = NonZeroU16::MIN | if is_tls { IS_TLS } else { 0 };
         }
     }
 
@@ -249,7 +254,7 @@ impl<K: 'static> Machine<K> {
         From {
             id: wire.id,
             peer: slot.and_then(|slot| self.peers.get(slot.peer)),
-            is_tls: slot.is_some_and(|slot| slot.bits & IS_TLS != 0),
+            is_tls: slot.is_some_and(|slot| slot.bits.get() & IS_TLS != 0),
             engine: &*wire.engine,
         }
     }
@@ -267,6 +272,15 @@ impl<K: 'static> Machine<K> {
         if self.pool.len() < POOL {
             exchange.clear();
             self.pool.push(exchange);
+        }
+    }
+
+    /// Takes a buffer of an exchange back, behind the exchange.
+    fn reuse(&mut self, mut buffer: Vec<u8>, of: fn(&mut Exchange<K>) -> &mut Vec<u8>) {
+        let Some(place) = self.pool.last_mut().map(|exchange| of(exchange)) else { return };
+        if place.capacity() == 0 && buffer.capacity() <= KEPT {
+            buffer.clear();
+            *place = buffer;
         }
     }
 
@@ -309,8 +323,6 @@ impl<K> Exchange<K> {
     }
 
     fn clear(&mut self) {
-        /// Longer buffers are rare, and go back to the system.
-        const KEPT: usize = 4096;
         for buffer in [&mut self.input, &mut self.head, &mut self.body] {
             if buffer.capacity() > KEPT { *buffer = Vec::new() } else { buffer.clear() }
         }

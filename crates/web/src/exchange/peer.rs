@@ -9,24 +9,27 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The address of a peer, or where it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeerMark {
-    /// An address of IPv4, or a place in the table.
-    word: u32,
-    /// The port; 0 for none: no peer has it.
+    /// An address of IPv4, or a place in the table, in halves: a number would be aligned, and the
+    /// state of a connection larger.
+    halves: [u16; 2],
+    /// The port; 0 for none: no peer has it. The marks of addresses in the table have it.
     port: u16,
 }
 
-/// The marks of addresses in the table have this port, and their places are above this one.
-const IN_TABLE: PeerMark = PeerMark { word: 0, port: 0 };
-
 impl PeerMark {
+    #[inline]
+    fn new(word: u32, port: u16) -> PeerMark {
+        PeerMark { halves: [(word >> 16) as u16, word as u16], port }
+    }
+
     /// A number in the place of an address.
     pub(super) fn of_number(word: u32) -> PeerMark {
-        PeerMark { word, ..IN_TABLE }
+        PeerMark::new(word, 0)
     }
 
     #[inline]
     pub(super) fn number(self) -> u32 {
-        self.word
+        u32::from(self.halves[0]) << 16 | u32::from(self.halves[1])
     }
 }
 
@@ -42,7 +45,7 @@ impl Peers {
         match peer {
             None => PeerMark::default(),
             Some(SocketAddr::V4(peer)) if peer.port() != 0 => {
-                PeerMark { word: (*peer.ip()).into(), port: peer.port() }
+                PeerMark::new((*peer.ip()).into(), peer.port())
             }
             Some(peer) => {
                 let at = self.free.pop().unwrap_or_else(|| {
@@ -50,13 +53,13 @@ impl Peers {
                     self.table.len() as u32 - 1
                 });
                 self.table[at as usize] = Some(peer);
-                PeerMark { word: at + 1, ..IN_TABLE }
+                PeerMark::new(at + 1, 0)
             }
         }
     }
 
     pub(crate) fn get(&self, mark: PeerMark) -> Option<SocketAddr> {
-        match (mark.word, mark.port) {
+        match (mark.number(), mark.port) {
             (0, 0) => None,
             (at, 0) => *self.table.get(at as usize - 1)?,
             (ip, port) => Some((Ipv4Addr::from(ip), port).into()),
@@ -64,7 +67,7 @@ impl Peers {
     }
 
     pub(crate) fn remove(&mut self, mark: PeerMark) {
-        if let (at @ 1.., 0) = (mark.word, mark.port) {
+        if let (at @ 1.., 0) = (mark.number(), mark.port) {
             self.table[at as usize - 1] = None;
             self.free.push(at - 1);
         }

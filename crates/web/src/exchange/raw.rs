@@ -10,6 +10,7 @@
 //! descriptor.
 
 use std::borrow::Cow;
+use std::num::NonZeroU16;
 
 use windlass::{Buf, Handle};
 use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
@@ -92,13 +93,13 @@ impl<R> Raws<R> {
 impl<K> Slot<K> {
     /// A connection that has another protocol from its beginning.
     pub(crate) fn of_raw(raw: u32) -> Slot<K> {
-        Slot { exchange: None, peer: PeerMark::of_number(raw), bits: IS_RAW }
+        Slot { exchange: None, peer: PeerMark::of_number(raw), bits: NonZeroU16::MIN | IS_RAW }
     }
 
     /// The number of what the program has for it, if it has another protocol.
     #[inline]
     pub(crate) fn raw(&self) -> Option<u32> {
-        if self.bits & IS_RAW == 0 { None } else { Some(self.peer.number()) }
+        if self.bits.get() & IS_RAW == 0 { None } else { Some(self.peer.number()) }
     }
 }
 
@@ -192,7 +193,7 @@ impl<K: 'static> Machine<K> {
         wire.engine.charge(id, 0);
         let Some(slot) = wire.slot() else { return program.raw_over(raw, Over::Refused) };
         let peer = std::mem::replace(&mut slot.peer, PeerMark::of_number(raw));
-        slot.bits = slot.bits & IS_TLS | IS_RAW;
+        slot.bits = NonZeroU16::MIN | (slot.bits.get() & IS_TLS) | IS_RAW;
         self.peers.remove(peer);
         let early = wire.engine.unread(id, rest.to_vec()).err();
         wire.engine.resume(id);

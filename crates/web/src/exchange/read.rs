@@ -58,6 +58,9 @@ impl<K: 'static> Machine<K> {
     ) {
         let mut input = std::mem::take(&mut exchange.input);
         let rest = self.go_on(program, wire, exchange, &input);
+        if !matches!(rest, Rest::Waits(..)) {
+            return self.reuse(input, |exchange| &mut exchange.input);
+        }
         self.keep(wire, rest, |exchange, at| {
             input.drain(..at);
             exchange.input = input;
@@ -310,7 +313,10 @@ impl<K: 'static> Machine<K> {
                 exchange.head = head;
                 Next::Waits(exchange)
             }
-            next => next,
+            next => {
+                self.reuse(head, |exchange| &mut exchange.head);
+                next
+            }
         }
     }
 

@@ -272,11 +272,11 @@ impl<K: 'static> Machine<K> {
     fn is_last(&mut self, wire: &mut Wire<'_, K>) -> bool {
         let most = self.limits.requests;
         let Some(slot) = wire.slot() else { return true };
-        let count = slot.bits & COUNT;
-        if count < COUNT {
-            slot.bits += 1;
+        let number = slot.bits.get() & COUNT;
+        if number < COUNT {
+            slot.bits = slot.bits.saturating_add(1);
         }
-        count + 1 >= most || self.is_draining
+        number >= most || self.is_draining
     }
 
     /// Appends a body to what is written at the end of the callback.

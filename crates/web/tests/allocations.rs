@@ -1,0 +1,220 @@
+//! What an application allocates: nothing for a request, and few bytes for a connection.
+#![allow(missing_docs)] // a test binary has no users
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use alloc::{allocations, live_bytes};
+use windlass::{Buf, Completions, Watcher};
+use windlass_serve::{Action, Conn, Handler, Server};
+use windlass_web::{App, Limits, ServerLoop};
+
+#[path = "../../../tests/common/alloc.rs"]
+mod alloc;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn listener(address: &str) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Serves what a wait has returned.
+type Serve<'a> = dyn FnMut(&mut Watcher, &mut Completions) + 'a;
+
+/// A server on a watcher of this thread, and a function that runs one turn of it.
+struct Served<'a> {
+    watcher: Watcher,
+    done: Completions,
+    serve: Box<Serve<'a>>,
+}
+
+impl<'a> Served<'a> {
+    fn new(watcher: Watcher, serve: impl FnMut(&mut Watcher, &mut Completions) + 'a) -> Served<'a> {
+        Served { watcher, done: Completions::new(), serve: Box::new(serve) }
+    }
+
+    fn app(app: App, listener: TcpListener) -> Served<'a> {
+        let mut watcher = Watcher::new().expect("a watcher");
+        let app = app.listen(listener).expect("an address");
+        let mut running: ServerLoop<()> = app.start_on(&mut watcher).expect("a server");
+        Served::new(watcher, move |watcher, done| running.serve(watcher, done))
+    }
+
+    fn turn(&mut self) {
+        self.watcher.wait_timeout(&mut self.done, PATIENCE).expect("a wait");
+        (self.serve)(&mut self.watcher, &mut self.done);
+    }
+
+    /// Runs turns until a client has heard so many bytes.
+    fn hear(&mut self, client: &mut TcpStream, bytes: &mut [u8]) {
+        client.set_nonblocking(true).expect("a socket");
+        let (mut heard, begin) = (0, Instant::now());
+        while heard < bytes.len() {
+            assert!(begin.elapsed() < PATIENCE, "{heard} bytes have come");
+            match client.read(&mut bytes[heard..]) {
+                Ok(0) => panic!("the connection has ended behind {heard} bytes"),
+                Ok(count) => heard += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.turn(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        client.set_nonblocking(false).expect("a socket");
+    }
+
+    /// Sends pieces, each one behind a turn that has read the one before, and hears the end.
+    fn ask(&mut self, client: &mut TcpStream, pieces: &[&[u8]], answers: &mut [u8]) {
+        for (number, piece) in pieces.iter().enumerate() {
+            client.write_all(piece).expect("room");
+            if number + 1 < pieces.len() {
+                self.turn();
+            }
+        }
+        self.hear(client, answers);
+    }
+}
+
+/// What a response has, in bytes, whose body has so many.
+fn len(kind: &str, body: usize) -> usize {
+    let date = "Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n";
+    let head = format!("HTTP/1.1 200 OK\r\n{date}Content-Type: {kind}\r\nContent-Length: {body}");
+    head.len() + 4 + body
+}
+
+/// More than the counter of the limit can count.
+#[test]
+fn without_a_limit_a_connection_has_any_number_of_requests() {
+    let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+    let app = App::new().get("/", |_, _| "ok").limits(Limits::new().requests(u16::MAX));
+    let mut served = Served::app(app, listener);
+    let mut client = TcpStream::connect(address).expect("a connection");
+    let pipeline = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(128);
+    let mut answers = vec![0; 128 * len("text/plain; charset=utf-8", 2)];
+    for _ in 0..=(1 << 14) / 128 {
+        served.ask(&mut client, &[&pipeline], &mut answers);
+    }
+}
+
+#[test]
+fn a_request_allocates_nothing() {
+    const ROUNDS: usize = 100;
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+    let app = App::new()
+        .get("/static", |_, _| "Hello, World!")
+        .get("/hello/{name}", |_, _| "Hello!")
+        .post("/echo", |_, q| q.body().map(<[u8]>::to_vec));
+    let mut served = Served::app(app, listener);
+    let mut client = TcpStream::connect(address).expect("a connection");
+    let get = b"GET /static HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n";
+    let named = b"GET /hello/a%20b HTTP/1.1\r\nHost: a\r\n\r\n";
+    let post = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+    let chunked =
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+    let pipeline = get.repeat(16);
+    // What is sent, how many bytes of answers come, and how often the handlers allocate.
+    let cases: [(&str, &[&[u8]], usize, u64); 7] = [
+        ("static", &[get], len(TEXT, 13), 0),
+        ("with a part of the path", &[named], len(TEXT, 6), 0),
+        ("echo", &[post], len("application/octet-stream", 4), 1),
+        ("pipelined", &[&pipeline], 16 * len(TEXT, 13), 0),
+        ("a head in pieces", &[&get[..5], &get[5..30], &get[30..]], len(TEXT, 13), 0),
+        ("a body in pieces", &[&post[..53], &post[53..]], len("application/octet-stream", 4), 1),
+        ("chunks", &[&chunked[..65], &chunked[65..]], len("application/octet-stream", 4), 1),
+    ];
+    for (name, pieces, len, by_handlers) in cases {
+        let mut answers = vec![0; len];
+        let mut round = || served.ask(&mut client, pieces, &mut answers);
+        (0..20).for_each(|_| round()); // tables and buffers grow
+        let before = allocations();
+        (0..ROUNDS).for_each(|_| round());
+        let count = allocations() - before - by_handlers * ROUNDS as u64;
+        // What comes in pieces is bounded in time. A limit that begins allocates now and then, but
+        // no buffer of a request does.
+        let most = if pieces.len() > 1 { ROUNDS as u64 / 4 } else { 0 };
+        assert!(count <= most, "{name}: {count} for {ROUNDS} rounds");
+        assert!(answers.starts_with(b"HTTP/1.1 200 OK\r\n"), "{name}");
+        assert!(answers.ends_with(b"Hello, World!") || name != "pipelined", "{name}");
+    }
+}
+
+/// Bytes of the answers to connections that are idle then.
+const ANSWER: usize = 130;
+
+/// Answers what it gets with so many bytes as an application does.
+struct Answers;
+
+impl Handler for Answers {
+    type State = ();
+
+    fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+        c.write_slice(&[b'a'; ANSWER]);
+        Action::None
+    }
+}
+
+const STEPS: usize = 64;
+const STEP: usize = 32;
+
+/// Bytes for each of many connections that have been answered once. They come in batches, so that
+/// the lists of connections with work stay short.
+fn idle_bytes(mut served: Served<'_>, address: SocketAddr) -> f64 {
+    windlass::fd::raise_max_open_files().expect("a limit");
+    let mut clients = Vec::with_capacity(STEPS * STEP);
+    let mut batch = |served: &mut Served<'_>| {
+        let start = clients.len();
+        for _ in 0..STEP {
+            let mut client = TcpStream::connect(address).expect("a connection");
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("room");
+            clients.push(client);
+        }
+        for client in &mut clients[start..] {
+            served.hear(client, &mut [0; ANSWER]);
+        }
+    };
+    let before = live_bytes();
+    (0..STEPS).for_each(|_| batch(&mut served));
+    (live_bytes() - before) as f64 / (STEPS * STEP) as f64
+}
+
+fn bytes_of_serve(address: &str) -> std::io::Result<f64> {
+    let (listener, address) = listener(address)?;
+    let mut watcher = Watcher::new().expect("a watcher");
+    let server = Server::new(|_| Answers).listener(listener);
+    let mut running = server.start_on(&mut watcher).expect("a server");
+    let served = Served::new(watcher, move |watcher, done| running.serve(watcher, done));
+    Ok(idle_bytes(served, address))
+}
+
+fn bytes_of_app(address: &str) -> std::io::Result<f64> {
+    let (listener, address) = listener(address)?;
+    let app = App::new().get("/", |_, _| "Hello, World!");
+    Ok(idle_bytes(Served::app(app, listener), address))
+}
+
+#[test]
+fn an_idle_connection_takes_16_bytes_more_than_one_of_serve() {
+    let (serve, app) =
+        (bytes_of_serve("127.0.0.1:0").unwrap(), bytes_of_app("127.0.0.1:0").unwrap());
+    println!("{serve:.1} bytes for a connection of serve, {app:.1} with requests");
+    // The one buffer for output, the table of fields, the table of routes: some kilobytes in all.
+    let slack = 16384.0 / (STEPS * STEP) as f64;
+    assert!(app - serve <= 16.0 + slack, "{:.1} bytes more", app - serve);
+}
+
+/// The address of a peer of IPv6 stands in a table, 32 bytes each.
+#[test]
+fn an_idle_connection_of_ipv6_takes_32_bytes_more() {
+    let serve = match bytes_of_serve("[::1]:0") {
+        Ok(bytes) => bytes,
+        Err(error) => return skip::skip(skip::Needs::Luck, format!("no IPv6: {error}")),
+    };
+    let app = bytes_of_app("[::1]:0").expect("a listener");
+    println!("{serve:.1} bytes for a connection of serve, {app:.1} with requests");
+    let slack = 16384.0 / (STEPS * STEP) as f64;
+    assert!(app - serve <= 48.0 + slack, "{:.1} bytes more", app - serve);
+}
