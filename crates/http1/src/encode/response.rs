@@ -232,8 +232,8 @@ impl<'o> ResponseEncoder<'o> {
     fn end(mut self, form: BodyForm) -> BodyEncoder {
         let keeps_alive = self.asked.keep_alive;
         let is_old = self.asked.version == Version::Http10;
-        // Behind a 1xx, the head of the response is still to come. A client of HTTP/1.0 is told of a
-        // close, too: the response is one of HTTP/1.1, which keeps the connection if it says
+        // Behind a 1xx, the head of the response is still to come. A client of HTTP/1.0 is told of
+        // a close, too: the response is one of HTTP/1.1, which keeps the connection if it says
         // nothing (RFC 9112, 9.3).
         if self.status >= 200 {
             self.draft.connection(!keeps_alive, is_old && keeps_alive, self.offers);
