@@ -160,6 +160,7 @@ const WEB: Floors = Floors {
             "tests of programs",
             &[
                 "test::error",
+                "test::loop_work",
                 "test::request",
                 "test::response",
                 "test::net",

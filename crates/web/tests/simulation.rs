@@ -25,7 +25,7 @@ fn count(client: &mut Client) -> Result<String, ClientError> {
 
 /// A run with everything in it.
 fn run(seed: u64) -> (u64, String) {
-    let mut sim = Simulation::new(seed);
+    let sim = Simulation::new(seed);
     sim.faults(0.2);
     let host = sim.serve("a.test:80", counter);
     let mut client = sim.client();
@@ -52,7 +52,7 @@ fn a_seed_is_one_run() {
 
 #[test]
 fn a_server_that_crashes_begins_anew() -> Result<(), ClientError> {
-    let mut sim = Simulation::new(3);
+    let sim = Simulation::new(3);
     let host = sim.serve("a.test:80", counter);
     let mut client = sim.client();
     assert_eq!(client.post("http://a.test/add").send()?.text(), "1");
@@ -68,7 +68,7 @@ fn a_server_that_crashes_begins_anew() -> Result<(), ClientError> {
 
 #[test]
 fn a_server_that_stops_is_refused() -> Result<(), ClientError> {
-    let mut sim = Simulation::new(4);
+    let sim = Simulation::new(4);
     let host = sim.serve("a.test:80", counter);
     let mut client = sim.client();
     client.post("http://a.test/add").send()?;
@@ -84,7 +84,7 @@ fn a_server_that_stops_is_refused() -> Result<(), ClientError> {
 
 #[test]
 fn only_what_is_safe_is_repeated() {
-    let mut sim = Simulation::new(5);
+    let sim = Simulation::new(5);
     // It counts, and ends each connection instead of an answer.
     sim.serve("a.test:80", || {
         App::new()
@@ -108,7 +108,7 @@ fn only_what_is_safe_is_repeated() {
 #[test]
 fn a_failure_names_its_seed() {
     let failed = Cell::new(0);
-    let fails = |sim: &mut Simulation| {
+    let fails = |sim: &Simulation| {
         sim.serve("a.test:80", counter);
         failed.set(sim.seed());
         sim.client().get("http://a.test/count").send()?.text().parse::<bool>()?;
@@ -122,7 +122,7 @@ fn a_failure_names_its_seed() {
 
 #[test]
 fn a_connection_that_is_not_read_holds_its_server_back() -> Result<(), ClientError> {
-    let mut sim = Simulation::new(6);
+    let sim = Simulation::new(6);
     sim.network().set_buffer(4096);
     sim.serve("a.test:80", || App::new().get("/large", |_, _| vec![7_u8; 1 << 20]));
     let mut slow = sim.connect("a.test:80");
@@ -138,7 +138,7 @@ fn a_connection_that_is_not_read_holds_its_server_back() -> Result<(), ClientErr
 
 #[test]
 fn hosts_of_one_name_are_one_machine() -> Result<(), ClientError> {
-    let mut sim = Simulation::new(8);
+    let sim = Simulation::new(8);
     let first = sim.serve("a.test:80", counter);
     let second = sim.serve("a.test:81", counter);
     sim.serve("b.test:80", counter);

@@ -245,19 +245,23 @@ impl<S: 'static> App<S> {
 }
 
 impl<S: 'static> App<S> {
+    /// A watcher with the application's settings, on a simulated host.
+    pub(crate) fn simulated_watcher(&self, host: &Sim) -> Watcher {
+        Watcher::simulated_with(host, self.server.builder.config())
+    }
+
     /// Starts the server at one place of a simulated host, instead of its own places.
     pub(crate) fn start_simulated(
         mut self,
-        host: &Sim,
+        watcher: &mut Watcher,
         at: impl Listen,
-    ) -> io::Result<(Watcher, ServerLoop<S>)> {
-        let mut watcher = Watcher::simulated_with(host, self.server.builder.config());
+    ) -> io::Result<ServerLoop<S>> {
         self.server.places = vec![at.place()?];
         // Threads of the program's own would know nothing of the virtual time.
         (self.server.executor, self.server.mode) = (None, IoMode::NonBlocking);
-        let mut server = self.start_on(&mut watcher)?;
-        server.simulate_date(&watcher);
-        Ok((watcher, server))
+        let mut server = self.start_on(watcher)?;
+        server.simulate_date(watcher);
+        Ok(server)
     }
 }
 

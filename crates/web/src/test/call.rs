@@ -33,7 +33,7 @@ pub struct Caller {
 impl Caller {
     /// Starts the application.
     pub fn of<S: 'static>(app: App<S>) -> Caller {
-        let mut simulation = Simulation::new(0);
+        let simulation = Simulation::new(0);
         let app = std::cell::Cell::new(Some(app));
         simulation.serve("localhost:80", move || app.take().expect("it starts once"));
         Caller { client: simulation.client(), _simulation: simulation }

@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 50;
 /// ```
 /// use windlass_web::{App, test};
 ///
-/// let mut sim = test::Simulation::new(7);
+/// let sim = test::Simulation::new(7);
 /// sim.serve("hello.test:80", || App::new().get("/", |_, _| "Hello, World!"));
 /// let mut client = sim.client();
 /// assert_eq!(client.get("http://hello.test/").send()?.text(), "Hello, World!");

@@ -21,9 +21,10 @@ use super::response::TestResponse;
 /// use windlass_web::{App, Status, test};
 /// use std::time::Duration;
 ///
-/// let mut sim = test::Simulation::new(7);
+/// let sim = test::Simulation::new(7);
 /// sim.serve("hello.test:80", || App::new().get("/", |_, _| "Hello, World!"));
 /// let mut slow = sim.connect("hello.test:80");
+/// slow.set_reading(true);
 /// for byte in b"GET / HTTP/1.1\r\nHost: hello.test\r\n" {
 ///     slow.write(&[*byte]);
 ///     sim.sleep(Duration::from_secs(1));

@@ -20,7 +20,8 @@ use windlass::{Completions, Done, Op, Source, Watcher};
 use windlass_serve::tls::{Session, TlsClient};
 
 use super::error::ClientError;
-use crate::app::{App, ServerLoop};
+use super::loop_work::LoopWork;
+use crate::app::ServerLoop;
 
 /// The host of all clients.
 const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -40,17 +41,25 @@ trait SimServer {
     fn is_over(&self) -> bool;
 }
 
-/// The server of an application, and its watcher.
-struct Served<S: 'static> {
+/// The server of an application, its watcher, and what the program does beside it.
+struct Served<S: 'static, B> {
     server: ServerLoop<S>,
     watcher: Watcher,
+    beside: B,
 }
 
-impl<S: 'static> SimServer for Served<S> {
+impl<S: 'static, B: LoopWork> SimServer for Served<S, B> {
     fn turn(&mut self) -> usize {
+        let Served { server, watcher, beside } = self;
         let mut done = Completions::new();
-        let count = self.watcher.try_wait(&mut done).expect("a simulated wait");
-        self.server.serve(&mut self.watcher, &mut done);
+        let count = watcher.try_wait(&mut done).expect("a simulated wait");
+        for c in done.drain(..) {
+            if let Some(c) = server.complete(watcher, c) {
+                beside.complete(watcher, c);
+            }
+        }
+        server.turn(watcher);
+        beside.turn(watcher);
         count
     }
 
@@ -179,16 +188,15 @@ impl Net {
         }
     }
 
-    /// Adds a server at `HOST:PORT`, and starts it.
+    /// Adds a server at `HOST:PORT`, and starts it. `start` does so at an address on a host.
     ///
     /// # Panics
     ///
     /// If it cannot start.
-    pub(super) fn serve<S: 'static>(
+    pub(super) fn serve<S: 'static, B: LoopWork + 'static>(
         &mut self,
         at: &str,
-        make: impl Fn() -> App<S> + 'static,
-        #[cfg(feature = "tls")] tls: Option<windlass_serve::tls::Tls>,
+        start: impl Fn(&Sim, &str) -> io::Result<(ServerLoop<S>, Watcher, B)> + 'static,
     ) -> usize {
         let (name, port) = at.rsplit_once(':').expect("HOST:PORT");
         let port: u16 = port.parse().expect("a port");
@@ -200,15 +208,8 @@ impl Net {
         self.sim.host(name, [IpAddr::V4(address)]);
         let listen = format!("tcp://{address}:{port}");
         let start = move |sim: &Sim| -> Box<dyn SimServer> {
-            #[cfg(feature = "tls")]
-            let started = match &tls {
-                Some(tls) => make().start_simulated(sim, (&*listen, tls.clone())),
-                None => make().start_simulated(sim, &*listen),
-            };
-            #[cfg(not(feature = "tls"))]
-            let started = make().start_simulated(sim, &*listen);
-            let (watcher, server) = started.expect("the server starts");
-            Box::new(Served { server, watcher })
+            let (server, watcher, beside) = start(sim, &listen).expect("the server starts");
+            Box::new(Served { server, watcher, beside })
         };
         let name = name.to_owned();
         let start = Rc::new(start);

@@ -20,7 +20,7 @@ type Failure = Box<dyn std::error::Error>;
 /// # Panics
 ///
 /// If the test fails for a seed.
-pub fn seeds(seeds: Range<u64>, test: impl Fn(&mut Simulation) -> Result<(), Failure>) {
+pub fn seeds(seeds: Range<u64>, test: impl Fn(&Simulation) -> Result<(), Failure>) {
     let (chosen, programs) = (setting("WINDLASS_SEED"), setting("WINDLASS_PROGRAMS"));
     let spans = match (chosen, programs) {
         (Some(seed), programs) => vec![(seed, programs.unwrap_or(1))],
@@ -38,9 +38,9 @@ pub fn seeds(seeds: Range<u64>, test: impl Fn(&mut Simulation) -> Result<(), Fai
     }
 }
 
-fn run(seed: u64, test: &impl Fn(&mut Simulation) -> Result<(), Failure>) {
-    let mut sim = Simulation::new(seed);
-    let result = catch_unwind(AssertUnwindSafe(|| test(&mut sim)));
+fn run(seed: u64, test: &impl Fn(&Simulation) -> Result<(), Failure>) {
+    let sim = Simulation::new(seed);
+    let result = catch_unwind(AssertUnwindSafe(|| test(&sim)));
     if let Ok(Ok(())) = result {
         return;
     }

@@ -5,12 +5,14 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use windlass::Watcher;
 use windlass::sim::{Faults, Sim};
 #[cfg(feature = "tls")]
 use windlass_serve::tls::{Tls, TlsClient};
 
 use super::client::Client;
 use super::connection::Connection;
+use super::loop_work::LoopWork;
 use super::net::Net;
 use crate::app::App;
 
@@ -24,7 +26,7 @@ pub struct Simulation {
     net: Rc<RefCell<Net>>,
     seed: u64,
     #[cfg(feature = "tls")]
-    trust: Option<TlsClient>,
+    trust: RefCell<Option<TlsClient>>,
 }
 
 /// The server of a simulation.
@@ -43,7 +45,7 @@ impl Simulation {
             net: Rc::new(RefCell::new(net)),
             seed,
             #[cfg(feature = "tls")]
-            trust: None,
+            trust: RefCell::new(None),
         }
     }
 
@@ -62,7 +64,7 @@ impl Simulation {
     /// Sets how often the network fails from now on: 0 to 1. With a tenth, every tenth call of the
     /// system is cut short, late or interrupted, every fortieth connect or accept fails, and every
     /// two-hundredth read or write breaks its connection.
-    pub fn faults(&mut self, strength: f64) {
+    pub fn faults(&self, strength: f64) {
         self.network().set_faults(Faults {
             reset: strength / 20.0,
             aborted: strength / 4.0,
@@ -79,11 +81,63 @@ impl Simulation {
     /// # Panics
     ///
     /// If the server cannot start.
-    pub fn serve<S: 'static>(&mut self, at: &str, make: impl Fn() -> App<S> + 'static) -> Host {
-        #[cfg(feature = "tls")]
-        return Host(self.net.borrow_mut().serve(at, make, None));
-        #[cfg(not(feature = "tls"))]
-        Host(self.net.borrow_mut().serve(at, make))
+    pub fn serve<S: 'static>(&self, at: &str, make: impl Fn() -> App<S> + 'static) -> Host {
+        let start = move |sim: &Sim, at: &str| {
+            let app = make();
+            let mut watcher = app.simulated_watcher(sim);
+            Ok((app.start_simulated(&mut watcher, at)?, watcher, ()))
+        };
+        Host(self.net.borrow_mut().serve(at, start))
+    }
+
+    /// Starts an application as [`serve`](Simulation::serve) does, with what its program does on
+    /// the same loop. `make` gets the watcher of the loop. It is called again when the host starts
+    /// again, and its files are what the last process has left.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass_web::test::{LoopWork, Simulation};
+    /// use windlass_web::windlass::{Completion, Op, Watcher};
+    /// use windlass_web::{App, test};
+    /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    ///
+    /// /// Counts seconds.
+    /// struct Seconds(Arc<AtomicU64>);
+    ///
+    /// impl LoopWork for Seconds {
+    ///     fn complete(&mut self, watcher: &mut Watcher, _: Completion) {
+    ///         self.0.fetch_add(1, Relaxed);
+    ///         watcher.submit(Op::timer(Duration::from_secs(1))).expect("a timer");
+    ///     }
+    /// }
+    ///
+    /// let sim = Simulation::new(7);
+    /// sim.serve_beside("time.test:80", |watcher| {
+    ///     watcher.submit(Op::timer(Duration::from_secs(1))).expect("a timer");
+    ///     let seconds = Arc::new(AtomicU64::new(0));
+    ///     let counted = seconds.clone();
+    ///     let app = App::new().get("/", move |_, _| counted.load(Relaxed).to_string());
+    ///     (app, Seconds(seconds))
+    /// });
+    /// sim.sleep(Duration::from_millis(3500));
+    /// assert_eq!(sim.client().get("http://time.test/").send()?.text(), "3");
+    /// # Ok::<(), test::ClientError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`serve`](Simulation::serve).
+    pub fn serve_beside<S: 'static, B: LoopWork + 'static>(
+        &self,
+        at: &str,
+        make: impl Fn(&mut Watcher) -> (App<S>, B) + 'static,
+    ) -> Host {
+        let start = move |sim: &Sim, at: &str| {
+            let mut watcher = Watcher::simulated(sim);
+            let (app, beside) = make(&mut watcher);
+            Ok((app.start_simulated(&mut watcher, at)?, watcher, beside))
+        };
+        Host(self.net.borrow_mut().serve(at, start))
     }
 
     /// Starts an application as a server with TLS: as [`serve`](Simulation::serve). The certificate
@@ -98,28 +152,33 @@ impl Simulation {
     /// As [`serve`](Simulation::serve).
     #[cfg(feature = "tls")]
     pub fn serve_tls<S: 'static>(
-        &mut self,
+        &self,
         at: &str,
         tls: Tls,
         make: impl Fn() -> App<S> + 'static,
     ) -> Host {
-        Host(self.net.borrow_mut().serve(at, make, Some(tls)))
+        let start = move |sim: &Sim, at: &str| {
+            let app = make();
+            let mut watcher = app.simulated_watcher(sim);
+            Ok((app.start_simulated(&mut watcher, (at, tls.clone()))?, watcher, ()))
+        };
+        Host(self.net.borrow_mut().serve(at, start))
     }
 
     /// Sets whom the clients that are made from now on trust, for URLs of `https`.
     #[cfg(feature = "tls")]
-    pub fn trust(&mut self, tls: TlsClient) {
-        self.trust = Some(tls);
+    pub fn trust(&self, tls: TlsClient) {
+        *self.trust.borrow_mut() = Some(tls);
     }
 
     /// Takes the power of a host away: its connections break, and its files keep what was synced.
     /// It starts again within 2 s of virtual time, with a new state.
-    pub fn crash(&mut self, host: &Host) {
+    pub fn crash(&self, host: &Host) {
         self.net.borrow_mut().crash(host.0);
     }
 
     /// Begins the shutdown of a server. It does not start again by itself.
-    pub fn stop(&mut self, host: &Host) {
+    pub fn stop(&self, host: &Host) {
         self.net.borrow_mut().stop(host.0);
     }
 
@@ -128,7 +187,7 @@ impl Simulation {
     /// # Panics
     ///
     /// If it cannot start.
-    pub fn start(&mut self, host: &Host) {
+    pub fn start(&self, host: &Host) {
         self.net.borrow_mut().start(host.0);
     }
 
@@ -138,11 +197,11 @@ impl Simulation {
     }
 
     /// A client of HTTP.
-    pub fn client(&mut self) -> Client {
+    pub fn client(&self) -> Client {
         Client::new(
             Rc::clone(&self.net),
             #[cfg(feature = "tls")]
-            self.trust.clone(),
+            self.trust.borrow().clone(),
         )
     }
 
@@ -151,7 +210,7 @@ impl Simulation {
     /// # Panics
     ///
     /// If there is no such host.
-    pub fn connect(&mut self, to: &str) -> Connection {
+    pub fn connect(&self, to: &str) -> Connection {
         let (host, port) = to.rsplit_once(':').expect("HOST:PORT");
         Connection::new(Rc::clone(&self.net), host, port.parse().expect("a port"))
     }
@@ -162,16 +221,16 @@ impl Simulation {
     ///
     /// If there is no such host, or nobody to [trust](Simulation::trust).
     #[cfg(feature = "tls")]
-    pub fn connect_tls(&mut self, to: &str) -> Connection {
+    pub fn connect_tls(&self, to: &str) -> Connection {
         let connection = self.connect(to);
-        let trust = self.trust.as_ref().expect("whom to trust");
+        let trust = self.trust.borrow().clone().expect("whom to trust");
         let host = to.rsplit_once(':').expect("HOST:PORT").0;
-        connection.secure(trust, host);
+        connection.secure(&trust, host);
         connection
     }
 
     /// Lets virtual time pass, and the servers go on.
-    pub fn sleep(&mut self, span: Duration) {
+    pub fn sleep(&self, span: Duration) {
         self.net.borrow_mut().sleep(span);
     }
 
@@ -185,12 +244,12 @@ impl Simulation {
     /// # Panics
     ///
     /// If `bound` is 0.
-    pub fn random_below(&mut self, bound: u64) -> u64 {
+    pub fn random_below(&self, bound: u64) -> u64 {
         self.net.borrow().sim.random_below(bound)
     }
 
     /// Adds a line to the log, which a failure prints.
-    pub fn note(&mut self, line: &str) {
+    pub fn note(&self, line: &str) {
         self.net.borrow_mut().note(line);
     }
 
