@@ -4,6 +4,7 @@
 //! `WINDLASS_SEED=5 WINDLASS_PROGRAMS=1` repeats a program.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
 
+mod logged;
 mod model;
 #[cfg(feature = "json")]
 mod notes;

@@ -401,7 +401,7 @@ pub fn check(bytes: &[u8], at_end: bool, drains: bool, asks: &[Ask]) -> Heard {
 /// Starts the application with TLS, and says whom clients trust. Keys of Ed25519 have signatures of
 /// one length, so that a seed is one run.
 #[cfg(feature = "ring")]
-pub fn secure<S: 'static>(sim: &mut Simulation, make: impl Fn() -> App<S> + 'static) -> Host {
+pub fn secure<S: 'static>(sim: &Simulation, make: impl Fn() -> App<S> + 'static) -> Host {
     use std::sync::LazyLock;
     use windlass_web::tls::{Pem, Tls, TlsClient};
 

@@ -83,7 +83,7 @@ impl Known {
     }
 }
 
-fn program(sim: &mut Simulation, is_tls: bool, crashes: &Cell<u64>) -> Result<(), ClientError> {
+fn program(sim: &Simulation, is_tls: bool, crashes: &Cell<u64>) -> Result<(), ClientError> {
     let strength = sim.random_below(3) as f64 * 0.05;
     #[cfg(feature = "ring")]
     let host = if is_tls { crate::model::secure(sim, api) } else { sim.serve("a.test:80", api) };

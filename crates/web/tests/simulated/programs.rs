@@ -180,7 +180,7 @@ impl Peer {
 }
 
 /// One program.
-fn program(sim: &mut Simulation, weather: Weather, is_tls: bool, tally: &mut Tally) {
+fn program(sim: &Simulation, weather: Weather, is_tls: bool, tally: &mut Tally) {
     let mut random = Rng::with_seed(sim.random_below(u64::MAX));
     let transient = Faults::transient(random.f64() * 0.3);
     let breaks = if weather == Weather::Harsh { random.f64() * 0.02 } else { 0.0 };

@@ -53,7 +53,7 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(sim: &mut Simulation, phase: Phase) -> Slow {
+    fn new(sim: &Simulation, phase: Phase) -> Slow {
         const POST: &str = "POST /echo HTTP/1.1\r\nHost: a.test\r\n";
         let plain = "plain.test:80";
         let (to, first, drip) = match phase {
