@@ -75,6 +75,7 @@
 //! | routes, hooks and state | [`App`] |
 //! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
+//! | a body in parts, or behind a look at the head | [`body`], [`Request::collect`] |
 //! | an answer of another thread | [`Response::later`] |
 //! | a response that is made while it is sent | [`Response::stream`] |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
@@ -90,6 +91,7 @@ mod readme {}
 
 pub mod answers;
 mod app;
+pub mod body;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}
 pub mod engine;

@@ -173,7 +173,13 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// The handler of the last route is called with the head of a request, before its body.
+    /// The handler of the last route is called with the head of a request, before its body. It
+    /// answers at once, or asks for the body: by [`Request::collect`] or [`Request::receive`].
+    ///
+    /// Where it does not ask, up to 64 KiB of a body with a `Content-Length` are read and dropped,
+    /// and the connection goes on. Behind a longer one, a chunked one, or one for which the client
+    /// waits with `Expect: 100-continue`, the connection closes. A client that does so gets its
+    /// `100 Continue` only when the body is wanted.
     pub fn at_head(mut self) -> App<S> {
         self.routes.last().at_head = true;
         self
@@ -361,7 +367,14 @@ pub(crate) struct Perform<S> {
 }
 
 /// What is kept of a request until its response is decided.
-pub(crate) type Kept<S> = crate::message::request::Then<S>;
+pub(crate) enum Kept<S> {
+    /// What follows its job.
+    Then(crate::message::request::Then<S>),
+    /// What follows its body.
+    Behind(crate::message::request::BehindBody<S>),
+    /// What takes its body.
+    Receiver(Box<dyn crate::message::receive::Receive<S>>),
+}
 
 impl<S> Perform<S> {
     fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {

@@ -3,17 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use windlass::Message;
+use windlass::{Buf, Message};
 use windlass_serve::{Engine, Id};
 
 use super::hooks::Finished;
 use super::routes::{Found, Routes};
 use super::{Kept, Perform, Plan};
 use crate::exchange::Slot;
-use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
+use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId, Trailers};
 use crate::exchange::raw::{News, Over};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
+use crate::message::receive::{Demand, Resume};
 use crate::message::request::{Asked, Request};
 use crate::message::response::{Body, Response};
 use crate::words::error::Error;
@@ -29,7 +30,7 @@ impl<S: 'static> Program for Perform<S> {
         let (id, route) = found.route();
         let mut request = Request::new(arrived, plan.routes.pattern(id), params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
-            let answer = self.answer(request, response);
+            let answer = self.answer(route.and_then(|route| route.body_limit), request, response);
             return Begin::Answer(id, answer);
         }
         let Some(route) = route else {
@@ -37,7 +38,7 @@ impl<S: 'static> Program for Perform<S> {
         };
         if route.at_head {
             let response = self.call(|state| (route.handler)(state, &mut request));
-            let answer = self.answer(request, response);
+            let answer = self.answer(route.body_limit, request, response);
             return Begin::Answer(id, answer);
         }
         Begin::Collect(id, route.body_limit)
@@ -48,31 +49,97 @@ impl<S: 'static> Program for Perform<S> {
         &mut self,
         arrived: Arrived<'_>,
         body: &[u8],
-        begun: bool,
+        begun: Option<&Trailers>,
     ) -> (RouteId, Answer<Kept<S>>) {
         let plan = Rc::clone(&self.plan);
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, route) = found.route();
         let mut request = Request::new(arrived, plan.routes.pattern(id), params);
-        if !begun && let Some(response) = self.call_before(&plan, id, &mut request) {
-            return (id, self.answer(request, response));
+        if begun.is_none()
+            && let Some(response) = self.call_before(&plan, id, &mut request)
+        {
+            let most = route.and_then(|route| route.body_limit);
+            return (id, self.answer(most, request, response));
         }
         let Some(route) = route else {
             return (id, Answer::Respond(without_route(&plan.routes, &found)));
         };
-        if !begun && body.len() as u64 > route.body_limit.unwrap_or(plan.body) {
+        if begun.is_none()
+            && !route.at_head
+            && body.len() as u64 > route.body_limit.unwrap_or(plan.body)
+        {
             const LONG: &str = "the body is longer than the limit";
             let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
             return (id, Answer::Respond(error.into()));
         }
         request.set_body((!route.at_head).then_some(body));
+        request.set_trailers(begun);
         let response = self.call(|state| (route.handler)(state, &mut request));
-        (id, self.answer(request, response))
+        (id, self.answer(route.body_limit, request, response))
     }
 
     fn executed(&mut self, keep: Kept<S>, output: Message) -> Answer<Kept<S>> {
-        Answer::Respond(self.call(|state| keep(state, output)))
+        Answer::Respond(self.call(|state| match keep {
+            Kept::Then(then) => then(state, output),
+            Kept::Behind(_) | Kept::Receiver(_) => Status::INTERNAL_SERVER_ERROR.into(),
+        }))
+    }
+
+    fn begin_parts(&mut self, keep: &mut Kept<S>, resume: Resume) {
+        if let Kept::Receiver(receiver) = keep {
+            self.guard(|state| receiver.begin(state, resume));
+        }
+    }
+
+    fn part(&mut self, keep: &mut Kept<S>, part: Buf) -> AfterPart {
+        let Kept::Receiver(receiver) = keep else { return AfterPart::More };
+        let mut parts = AfterPart::More;
+        let response = self.call(|state| match receiver.data(state, part) {
+            Ok(Demand::More) => Response::empty(Status::OK),
+            Ok(Demand::Pause) => {
+                parts = AfterPart::Pause;
+                Response::empty(Status::OK)
+            }
+            Ok(Demand::Stop(response)) => {
+                parts = AfterPart::Stop(Response::empty(Status::OK));
+                response
+            }
+            Err(error) => error.into(),
+        });
+        match parts {
+            AfterPart::Stop(_) => AfterPart::Stop(response),
+            _ if response.error().is_some() => AfterPart::Stop(response),
+            parts => parts,
+        }
+    }
+
+    fn received(
+        &mut self,
+        keep: Kept<S>,
+        arrived: Arrived<'_>,
+        body: Option<&[u8]>,
+        trailers: &Trailers,
+    ) -> Answer<Kept<S>> {
+        let plan = Rc::clone(&self.plan);
+        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
+        let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
+        let (id, _) = found.route();
+        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
+        request.set_body(body);
+        request.set_trailers(Some(trailers));
+        let response = self.call(|state| match keep {
+            Kept::Behind(then) => then(state, &mut request),
+            Kept::Receiver(receiver) => receiver.end(state, &mut request).into(),
+            Kept::Then(_) => Status::INTERNAL_SERVER_ERROR.into(),
+        });
+        self.answer(None, request, response)
+    }
+
+    fn abort(&mut self, keep: Kept<S>) {
+        if let Kept::Receiver(receiver) = keep {
+            self.guard(|state| receiver.aborted(state));
+        }
     }
 
     fn raw(&mut self, engine: &mut Engine<Slot<Kept<S>>>, id: Id, raw: u32, news: News) -> bool {
@@ -176,6 +243,14 @@ impl<S: 'static> Perform<S> {
         called.unwrap_or_else(|_| self.panicked("a handler has panicked"))
     }
 
+    /// Calls what makes no response. A panic is counted.
+    fn guard(&mut self, call: impl FnOnce(&mut S)) {
+        let state = &mut self.state;
+        if catch_unwind(AssertUnwindSafe(|| call(state))).is_err() {
+            self.panics += 1;
+        }
+    }
+
     #[cold]
     fn panicked(&mut self, cause: &'static str) -> Response {
         self.panics += 1;
@@ -183,10 +258,29 @@ impl<S: 'static> Perform<S> {
     }
 
     /// The response, or what the request has asked for.
-    fn answer(&mut self, mut request: Request<'_, S>, response: Response) -> Answer<Kept<S>> {
+    fn answer(
+        &mut self,
+        most: Option<u64>,
+        mut request: Request<'_, S>,
+        response: Response,
+    ) -> Answer<Kept<S>> {
         let Body::Later(number) = *response.body() else { return Answer::Respond(response) };
+        let has_come = request.has_come();
         match request.take_asked() {
-            Some((asked, Asked::Job(job, then))) if asked == number => Answer::Job(job, then),
+            Some((asked, Asked::Job(job, then))) if asked == number => {
+                Answer::Job(job, Kept::Then(then))
+            }
+            Some((asked, Asked::Collect(most, then))) if asked == number && !has_come => {
+                Answer::Collect(most, Kept::Behind(then))
+            }
+            Some((asked, Asked::Receive(receiver))) if asked == number && !has_come => {
+                Answer::Receive(most, Kept::Receiver(receiver))
+            }
+            Some((asked, Asked::Collect(..) | Asked::Receive(_))) if asked == number => {
+                const LATE: &str = "a handler asks for a body that it has: see `App::at_head`";
+                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(LATE);
+                Answer::Respond(error.into())
+            }
             Some((asked, Asked::Upgrade(protocol, raw))) if asked == number => {
                 self.upgrade(response, protocol, raw)
             }

@@ -9,7 +9,7 @@ use super::events::{Event, RequestId};
 use super::request::OwnedRequest;
 use crate::exchange::Slot;
 use crate::exchange::peer::{PeerMark, Peers};
-use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
+use crate::exchange::program::{Answer, Begin, End, Program, RouteId, Trailers};
 use crate::exchange::raw::{News, Over, Raws};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
@@ -104,7 +104,7 @@ impl<S: 'static> Program for Queue<S> {
         &mut self,
         arrived: Arrived<'_>,
         body: &[u8],
-        _begun: bool,
+        _begun: Option<&Trailers>,
     ) -> (RouteId, Answer<()>) {
         self.count += 1;
         let live = Live { number: self.count, connection: arrived.from.id };

@@ -61,7 +61,7 @@ impl<K: 'static> Machine<K> {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
             }
-            (Stage::Head | Stage::Body, Cause::TooSlow) => {
+            (Stage::Head | Stage::Body(_) | Stage::Receive(_), Cause::TooSlow) => {
                 let late = Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly");
                 self.give_up(program, wire, Some(exchange), late);
             }
@@ -102,7 +102,12 @@ impl<K: 'static> Machine<K> {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
             }
-            Stage::Head | Stage::Body => {
+            // It is behind a request that had to wait: the rest of its body may have come, too.
+            Stage::Receive(ref receiving) if receiving.is_paused => {
+                exchange.has_peer_ended = true;
+                slot.exchange = Some(exchange);
+            }
+            Stage::Head | Stage::Body(_) | Stage::Receive(_) => {
                 let cut = Error::new(Status::BAD_REQUEST).text("the request is not whole");
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
@@ -155,12 +160,12 @@ impl<K: 'static> Machine<K> {
         }
         let peer = self.peers.get(slot.peer);
         self.peers.remove(slot.peer);
-        let Some(exchange) = slot.exchange.take() else { return };
+        let Some(mut exchange) = slot.exchange.take() else { return };
         let Exchange { stage, route, start, head, .. } = &*exchange;
         let mut outcome = Fate { cause: Some(cause), start: Some(*start), ..Fate::default() };
         match stage {
             Stage::Head | Stage::Skip | Stage::Room => return,
-            Stage::Body => {}
+            Stage::Body(_) | Stage::Receive(_) => {}
             Stage::Answer(_) | Stage::Later(_) => self.running -= 1,
             Stage::Stream(streamed) => {
                 outcome.status = Some(streamed.status);
@@ -173,6 +178,7 @@ impl<K: 'static> Machine<K> {
         let now = self.time(program, engine);
         let context = (*route, has_head.then_some(&head[..]));
         self.finish(program, from, context, now, outcome);
+        self.drop_receiver(program, &mut exchange);
         self.recycle(exchange);
     }
 

@@ -4,6 +4,7 @@
 //! mod.rs      the state of a connection, and what all connections of a loop share
 //! program.rs  what answers requests
 //! read.rs     bytes into requests
+//! receive.rs  bodies that the program asks for
 //! respond.rs  responses into bytes
 //! raw.rs      connections that have gone over to another protocol
 //! stream.rs   responses that are made while they are sent
@@ -24,6 +25,7 @@ pub(crate) mod peer;
 pub(crate) mod program;
 pub(crate) mod raw;
 mod read;
+mod receive;
 mod respond;
 mod stream;
 
@@ -34,7 +36,8 @@ use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Ve
 use windlass_serve::{Engine, Id};
 
 use crate::exchange::peer::{PeerMark, Peers};
-use crate::exchange::program::{Program, RouteId};
+use crate::exchange::program::{Program, RouteId, Trailers};
+use crate::exchange::receive::Receiving;
 use crate::message::arrived::{Arrived, From};
 use crate::message::date::Date;
 use crate::message::handover::Awaited;
@@ -100,6 +103,7 @@ pub(crate) struct Exchange<K> {
     head: Vec<u8>,
     /// The body as far as it has come, if it is collected.
     body: Vec<u8>,
+    trailers: Trailers,
     asked: Asked,
     route: RouteId,
     /// When the first byte came.
@@ -116,8 +120,11 @@ pub(crate) struct Exchange<K> {
 enum Stage<K> {
     /// The rest of its head.
     Head,
-    /// The rest of its body.
-    Body,
+    /// The rest of its body. The program has seen the head; it keeps something if it has asked for
+    /// the body.
+    Body(Option<K>),
+    /// Further parts of its body.
+    Receive(Box<Receiving<K>>),
     /// Nothing: the responses in front of it wait for room, and it is not decoded yet.
     Room,
     /// The value of its job.
@@ -131,9 +138,11 @@ enum Stage<K> {
 }
 
 impl<K> Stage<K> {
-    /// Whether it needs bytes of the connection.
+    /// Whether it needs bytes of the connection. Those of a receiver are [delivered][Bytes].
+    ///
+    /// [Bytes]: receive::Bytes
     fn reads(&self) -> bool {
-        matches!(self, Stage::Head | Stage::Body | Stage::Skip)
+        matches!(self, Stage::Head | Stage::Body(_) | Stage::Skip)
     }
 }
 
@@ -298,6 +307,7 @@ impl<K> Exchange<K> {
             input: Vec::new(),
             head: Vec::new(),
             body: Vec::new(),
+            trailers: Trailers::new(),
             asked: Asked::new(Method::Get, Version::Http11),
             route: RouteId::NONE,
             start,
@@ -310,6 +320,12 @@ impl<K> Exchange<K> {
     /// Whether the next request can follow its response: little is left of its body.
     fn can_skip(&self) -> bool {
         !self.is_awaited && self.decoder.left().is_some_and(|left| left <= MOST_SKIPPED)
+    }
+
+    /// The fields behind its body, from the bytes that they were decoded from.
+    fn keep_trailers(&mut self, fields: &RequestHead, bytes: &[u8]) {
+        let fields = fields.fields(bytes).map(|(name, value)| (name.to_owned(), value.to_vec()));
+        self.trailers = fields.collect();
     }
 
     /// Whether its response is written, and the rest of its body is dropped.
@@ -328,6 +344,7 @@ impl<K> Exchange<K> {
         }
         self.stage = Stage::Head;
         self.decoder = RequestDecoder::new();
+        self.trailers = Trailers::new();
         self.route = RouteId::NONE;
         (self.has_peer_ended, self.is_paused, self.is_awaited) = (false, false, false);
     }

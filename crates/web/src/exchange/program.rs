@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use windlass::Message;
+use windlass::{Buf, Message};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::Slot;
 use super::raw::{News, Over, Switch};
 use crate::message::arrived::Arrived;
 use crate::message::head::Head;
+use crate::message::receive::Resume;
 use crate::message::request::Job;
 use crate::message::response::Response;
 use crate::words::error::Error;
@@ -31,13 +32,35 @@ pub(crate) trait Program {
     /// The head of a request whose body has not all come.
     fn begin(&mut self, arrived: Arrived<'_>) -> Begin<Self::Keep>;
 
-    /// A whole request. `begun` says whether [`begin`](Program::begin) has seen its head.
+    /// A whole request. If [`begin`](Program::begin) has seen its head, it comes with its trailers.
     fn request(
         &mut self,
         arrived: Arrived<'_>,
         body: &[u8],
-        begun: bool,
+        begun: Option<&Trailers>,
     ) -> (RouteId, Answer<Self::Keep>);
+
+    /// The parts of a body follow, for an [`Answer::Receive`].
+    fn begin_parts(&mut self, _keep: &mut Self::Keep, _resume: Resume) {}
+
+    /// A part of a body.
+    fn part(&mut self, _keep: &mut Self::Keep, _part: Buf) -> AfterPart {
+        AfterPart::More
+    }
+
+    /// The body that was asked for is whole. It is in `body` if it was to be collected.
+    fn received(
+        &mut self,
+        _keep: Self::Keep,
+        _arrived: Arrived<'_>,
+        _body: Option<&[u8]>,
+        _trailers: &Trailers,
+    ) -> Answer<Self::Keep> {
+        Answer::Respond(Status::INTERNAL_SERVER_ERROR.into())
+    }
+
+    /// The body that was asked for will not be whole.
+    fn abort(&mut self, _keep: Self::Keep) {}
 
     /// The job of a request has returned.
     fn executed(&mut self, keep: Self::Keep, output: Message) -> Answer<Self::Keep>;
@@ -89,8 +112,23 @@ pub(crate) enum Answer<K> {
     Job(Job, K),
     /// The response comes later. What is kept stands for the request meanwhile.
     Later(K),
+    /// The body is collected, up to so many bytes.
+    Collect(u64, K),
+    /// The body is taken part by part, up to so many bytes; `None`: as many as
+    /// [`Limits::body`](crate::Limits::body) says.
+    Receive(Option<u64>, K),
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
+}
+
+/// The fields behind a chunked body.
+pub(crate) type Trailers = Vec<(String, Vec<u8>)>;
+
+/// What follows a part of a body.
+pub(crate) enum AfterPart {
+    More,
+    Pause,
+    Stop(Response),
 }
 
 /// How a request has ended.

@@ -215,7 +215,10 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn woken<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
         match wire.raw() {
             Some(raw) => _ = program.raw(wire.engine, wire.id, raw, News::Wake),
-            None => self.take_answer(program, wire),
+            None => {
+                self.resume(program, wire);
+                self.take_answer(program, wire);
+            }
         }
     }
 

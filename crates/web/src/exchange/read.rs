@@ -5,11 +5,15 @@ use windlass_http1::{Asked, Event, Framing, Method, RequestDecoder, Version};
 
 use super::program::{Answer, Begin, Program, RouteId};
 use super::raw::News;
+use super::receive::Bytes;
 use super::respond::Next;
 use super::{Exchange, Keep, Machine, READ_AHEAD, Stage, Wire, arrived};
 use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
+
+/// What a client is told whose body is too long.
+pub(super) const LONG: &str = "the body is longer than the limit";
 
 /// What is left of bytes that were decoded.
 pub(super) enum Rest<K> {
@@ -32,19 +36,19 @@ impl<K: 'static> Machine<K> {
             program.raw(wire.engine, wire.id, raw, News::Data(data));
             return;
         }
-        match slot.exchange.take() {
-            None => {
-                let rest = self.fresh(program, wire, &data, 0);
-                self.keep(wire, rest, |exchange, at| exchange.input.extend_from_slice(&data[at..]));
-            }
+        let rest = match slot.exchange.take() {
+            None => self.fresh(program, wire, &data, 0),
             Some(exchange) if exchange.input.is_empty() => {
-                let rest = self.go_on(program, wire, exchange, &data);
-                self.keep(wire, rest, |exchange, at| exchange.input.extend_from_slice(&data[at..]));
+                self.go_on(program, wire, exchange, &data)
             }
             Some(mut exchange) => {
                 exchange.input.extend_from_slice(&data);
                 self.go_on_with_input(program, wire, exchange);
+                Rest::Nothing
             }
+        };
+        if let Rest::Waits(exchange, at) = rest {
+            self.keep(program, wire, exchange, Bytes::from(data), at);
         }
         self.flush(wire);
     }
@@ -56,27 +60,34 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
     ) {
-        let mut input = std::mem::take(&mut exchange.input);
-        let rest = self.go_on(program, wire, exchange, &input);
-        if !matches!(rest, Rest::Waits(..)) {
-            return self.reuse(input, |exchange| &mut exchange.input);
+        let input = std::mem::take(&mut exchange.input);
+        match self.go_on(program, wire, exchange, &input) {
+            Rest::Nothing => self.reuse(input, |exchange| &mut exchange.input),
+            Rest::Waits(exchange, at) => {
+                self.keep(program, wire, exchange, Bytes::Copied(input), at);
+            }
         }
-        self.keep(wire, rest, |exchange, at| {
-            input.drain(..at);
-            exchange.input = input;
-        });
     }
 
-    /// Keeps a request that waits, and what came behind it.
-    pub(super) fn keep(
+    /// Keeps a request that waits, and what came behind it. A receiver gets that first.
+    pub(super) fn keep<P: Program<Keep = K>>(
         &mut self,
+        program: &mut P,
         wire: &mut Wire<'_, K>,
-        rest: Rest<K>,
-        put: impl FnOnce(&mut Exchange<K>, usize),
+        exchange: Box<Exchange<K>>,
+        bytes: Bytes,
+        at: usize,
     ) {
+        let rest = match &exchange.stage {
+            Stage::Receive(_) => self.deliver(program, wire, exchange, &bytes, at),
+            _ => Rest::Waits(exchange, at),
+        };
         let Rest::Waits(mut exchange, at) = rest else { return };
-        put(&mut exchange, at);
-        let is_full = !exchange.stage.reads() && exchange.input.len() > READ_AHEAD;
+        bytes.put_rest(at, &mut exchange.input);
+        let is_full = match &exchange.stage {
+            Stage::Receive(receiving) => receiving.is_paused,
+            stage => !stage.reads() && exchange.input.len() > READ_AHEAD,
+        };
         if is_full != exchange.is_paused {
             exchange.is_paused = is_full;
             if is_full {
@@ -123,6 +134,7 @@ impl<K: 'static> Machine<K> {
                 }
                 return Rest::Waits(exchange, at);
             }
+            let body_at = at + step.consumed;
             let end = match self.head.framing() {
                 Framing::Empty | Framing::Tunnel => step.consumed,
                 Framing::Length(length) => step.consumed.saturating_add(length as usize),
@@ -131,27 +143,45 @@ impl<K: 'static> Machine<K> {
             if end > input.len() {
                 let mut exchange = self.exchange();
                 exchange.decoder = decoder;
-                at += step.consumed;
                 let (head, body) = input.split_at(step.consumed);
-                return match self.begin(program, wire, exchange, head, !body.is_empty()) {
-                    Next::Waits(exchange) => self.go_on_from(program, wire, exchange, bytes, at),
-                    next => self.end_of_http(program, wire, next, &bytes[at..]),
-                };
+                let next = self.begin(program, wire, exchange, head, !body.is_empty());
+                return self.go_on_behind(program, wire, next, bytes, body_at);
             }
             let from = self.from(wire);
             let request = arrived(&self.head, input, from);
             let body = &input[step.consumed..end];
-            let (route, answer) = program.request(request, body, false);
+            let (route, answer) = program.request(request, body, None);
             at += end;
             let asked = self.head.asked();
             let head = &input[..step.consumed];
             match self.answer(program, wire, None, (route, asked, Some(head)), answer) {
                 Next::Request => {}
                 Next::Waits(exchange) => return Rest::Waits(exchange, at),
+                Next::Body(mut exchange, most) => {
+                    exchange.decoder = decoder;
+                    let next = self.begin_body(program, wire, exchange, most);
+                    return self.go_on_behind(program, wire, next, bytes, body_at);
+                }
                 next => return self.end_of_http(program, wire, next, &bytes[at..]),
             }
         }
         Rest::Nothing
+    }
+
+    /// Goes on behind a step of a request.
+    pub(super) fn go_on_behind<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        next: Next<K>,
+        bytes: &[u8],
+        at: usize,
+    ) -> Rest<K> {
+        match next {
+            Next::Waits(exchange) => self.go_on_from(program, wire, exchange, bytes, at),
+            Next::Request => self.fresh(program, wire, bytes, at),
+            next => self.end_of_http(program, wire, next, &bytes[at..]),
+        }
     }
 
     /// No further request comes: the connection closes, or has another protocol.
@@ -180,7 +210,7 @@ impl<K: 'static> Machine<K> {
         self.go_on_from(program, wire, exchange, bytes, 0)
     }
 
-    fn go_on_from<P: Program<Keep = K>>(
+    pub(super) fn go_on_from<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -221,12 +251,12 @@ impl<K: 'static> Machine<K> {
                     }
                     return self.fresh(program, wire, bytes, at);
                 }
-                Event::End => match self.whole(program, wire, exchange) {
-                    Next::Request => return self.fresh(program, wire, bytes, at),
-                    Next::Waits(waiting) => return Rest::Waits(waiting, at),
-                    next => return self.end_of_http(program, wire, next, &bytes[at..]),
-                },
-                Event::Trailers | Event::Interim => {}
+                Event::End => {
+                    let next = self.whole(program, wire, exchange);
+                    return self.go_on_behind(program, wire, next, bytes, at);
+                }
+                Event::Trailers => exchange.keep_trailers(&self.head, input),
+                Event::Interim => {}
             }
         }
     }
@@ -262,9 +292,9 @@ impl<K: 'static> Machine<K> {
                 if exchange.decoder.left().is_none_or(|left| left <= most) {
                     let _ = exchange.decoder.limit_body(most); // for one without a length
                     exchange.route = route;
-                    return Next::Waits(self.collect(wire, exchange));
+                    exchange.stage = Stage::Body(None);
+                    return Next::Waits(self.expect_body(wire, exchange));
                 }
-                const LONG: &str = "the body is longer than the limit";
                 let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
                 (route, Answer::Respond(error.into()))
             }
@@ -272,16 +302,18 @@ impl<K: 'static> Machine<K> {
         exchange.route = route;
         wire.engine.limit(wire.id, None, 0);
         let context = (route, exchange.asked, Some(head));
-        self.answer(program, wire, Some(exchange), context, answer)
+        match self.answer(program, wire, Some(exchange), context, answer) {
+            Next::Body(exchange, most) => self.begin_body(program, wire, exchange, most),
+            next => next,
+        }
     }
 
     /// Waits for a body that is wanted.
-    fn collect(
+    pub(super) fn expect_body(
         &mut self,
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
     ) -> Box<Exchange<K>> {
-        exchange.stage = Stage::Body;
         self.limit_body(wire);
         if std::mem::take(&mut exchange.is_awaited) {
             self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -290,7 +322,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// A request is whole that came in pieces.
-    fn whole<P: Program<Keep = K>>(
+    pub(super) fn whole<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -299,30 +331,31 @@ impl<K: 'static> Machine<K> {
         wire.engine.limit(wire.id, None, 0);
         wire.engine.charge(wire.id, 0);
         let head = std::mem::take(&mut exchange.head);
-        let begun = matches!(exchange.stage, Stage::Body);
         self.decode_again(&head);
         let from = self.from(wire);
         let request = arrived(&self.head, &head, from);
-        let (route, answer) = program.request(request, &exchange.body, begun);
+        let stage = std::mem::replace(&mut exchange.stage, Stage::Head);
+        let Exchange { body, trailers, route, .. } = &*exchange;
+        let (route, answer) = match stage {
+            Stage::Receive(receiving) => {
+                (*route, program.received(receiving.keep, request, None, trailers))
+            }
+            Stage::Body(Some(keep)) => {
+                (*route, program.received(keep, request, Some(body), trailers))
+            }
+            _ => program.request(request, body, Some(trailers)),
+        };
         exchange.body.clear();
         let context = (route, exchange.asked, Some(&head[..]));
         exchange.route = route;
-        let next = self.answer(program, wire, Some(exchange), context, answer);
-        match next {
-            Next::Waits(mut exchange) => {
-                exchange.head = head;
-                Next::Waits(exchange)
-            }
-            next => {
-                self.reuse(head, |exchange| &mut exchange.head);
-                next
-            }
-        }
+        let mut next = self.answer(program, wire, Some(exchange), context, answer);
+        self.keep_head(&mut next, head);
+        next
     }
 
     /// A request that the codec refuses: it is answered, and the connection closes.
     #[cold]
-    fn refuse<P: Program<Keep = K>>(
+    pub(super) fn refuse<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -357,6 +390,9 @@ impl<K: 'static> Machine<K> {
             head = std::mem::take(&mut exchange.head);
         }
         asked.keep_alive = false;
+        if let Some(exchange) = &mut exchange {
+            self.drop_receiver(program, exchange);
+        }
         let has_head = !head.is_empty() && self.decode_again(&head);
         let response = Response::from(error).close();
         let context = (route, asked, has_head.then_some(&head[..]));
@@ -364,7 +400,8 @@ impl<K: 'static> Machine<K> {
         if let Next::Waits(mut exchange) = next {
             // A long body goes on, and then the connection closes.
             exchange.head = head;
-            self.keep(wire, Rest::Waits(exchange, 0), |_, _| ());
+            let input = std::mem::take(&mut exchange.input);
+            self.keep(program, wire, exchange, Bytes::Copied(input), 0);
         }
     }
 }

@@ -5,6 +5,8 @@ use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncode
 
 use super::finish::Fate;
 use super::program::{Answer, Program, RouteId};
+use super::read::Rest;
+use super::receive::Bytes;
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
@@ -29,6 +31,8 @@ pub(super) enum Next<K> {
     Nothing,
     /// The response is not whole.
     Waits(Box<Exchange<K>>),
+    /// Its body, which is to have at most so many bytes.
+    Body(Box<Exchange<K>>, u64),
     /// Another protocol, with the number of what the program has for it. The peer may have shut
     /// down its output.
     Raw(u32, bool),
@@ -63,6 +67,9 @@ impl<K: 'static> Machine<K> {
                 self.refuse_busy(program, wire, exchange, context)
             }
             Answer::Later(keep) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
+            answer @ (Answer::Collect(..) | Answer::Receive(..)) => {
+                self.ask_for_body(wire, exchange, context, answer)
+            }
         }
     }
 
@@ -77,6 +84,16 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
         self.respond(program, wire, exchange, context, busy.into())
+    }
+
+    /// Keeps the bytes of a head for a response that is still to come.
+    pub(super) fn keep_head(&mut self, next: &mut Next<K>, head: Vec<u8>) {
+        match next {
+            Next::Waits(exchange) | Next::Body(exchange, _) if !exchange.is_skipped() => {
+                exchange.head = head;
+            }
+            _ => self.reuse(head, |exchange| &mut exchange.head),
+        }
     }
 
     /// A request begins to wait for its answer.
@@ -364,7 +381,10 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
         output: Message,
     ) {
-        let Some((exchange, keep)) = self.take_waiting(wire) else { return };
+        let Some((exchange, keep)) = self.take_waiting(wire) else {
+            self.remote.count_late();
+            return;
+        };
         let answer = program.executed(keep, output);
         self.answer_late(program, wire, exchange, answer);
     }
@@ -414,11 +434,7 @@ impl<K: 'static> Machine<K> {
         let has_head = !head.is_empty() && self.decode_again(&head);
         let context = (exchange.route, exchange.asked, has_head.then_some(&head[..]));
         let mut next = self.answer(program, wire, Some(exchange), context, answer);
-        if let Next::Waits(exchange) = &mut next
-            && !exchange.is_skipped()
-        {
-            exchange.head = head;
-        }
+        self.keep_head(&mut next, head);
         self.behind(program, wire, next, input, has_ended);
     }
 
@@ -428,11 +444,12 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         wire: &mut Wire<'_, K>,
         next: Next<K>,
-        mut input: Vec<u8>,
+        input: Vec<u8>,
         has_ended: bool,
     ) {
         match next {
-            Next::Nothing => {}
+            // Only handlers that have the head ask for the body.
+            Next::Nothing | Next::Body(..) => {}
             Next::Raw(raw, _) => return self.go_over(program, wire, (raw, has_ended), &input),
             Next::Waits(mut exchange) => {
                 exchange.input = input;
@@ -441,11 +458,9 @@ impl<K: 'static> Machine<K> {
             Next::Request => {
                 wire.engine.resume(wire.id);
                 wire.engine.charge(wire.id, 0);
-                let rest = self.fresh(program, wire, &input, 0);
-                self.keep(wire, rest, |exchange, at| {
-                    input.drain(..at);
-                    exchange.input = input;
-                });
+                if let Rest::Waits(exchange, at) = self.fresh(program, wire, &input, 0) {
+                    self.keep(program, wire, exchange, Bytes::Copied(input), at);
+                }
             }
         }
         self.flush(wire);

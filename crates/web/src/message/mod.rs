@@ -7,6 +7,7 @@ pub(crate) mod head;
 pub(crate) mod kind;
 pub(crate) mod later;
 pub(crate) mod query;
+pub(crate) mod receive;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;

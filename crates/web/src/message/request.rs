@@ -12,8 +12,10 @@ use windlass_http1::{Method, Version};
 use windlass_serve::Id;
 use windlass_serve::report::Counters;
 
+use crate::exchange::program::Trailers;
 use crate::message::arrived::Arrived;
 use crate::message::query::{Pairs, decode};
+use crate::message::receive::Receive;
 use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -24,9 +26,14 @@ pub(crate) type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 /// What follows a job, on the loop.
 pub(crate) type Then<S> = Box<dyn FnOnce(&mut S, Message) -> Response>;
 
+/// What follows a body, on the loop.
+pub(crate) type BehindBody<S> = Box<dyn FnOnce(&mut S, &mut Request<'_, S>) -> Response>;
+
 /// What a request has asked for, in the place of a decided response.
 pub(crate) enum Asked<S> {
     Job(Job, Then<S>),
+    Collect(u64, BehindBody<S>),
+    Receive(Box<dyn Receive<S>>),
     /// Another protocol, and what takes over; a tunnel, if there is no protocol.
     Upgrade(Option<Cow<'static, str>>, Box<dyn Any>),
 }
@@ -39,6 +46,8 @@ pub struct Request<'a, S = ()> {
     route: &'a str,
     params: matchit::Params<'a, 'a>,
     body: Option<&'a [u8]>,
+    /// The fields behind a body that has been waited for.
+    trailers: Option<&'a Trailers>,
     decoded: OnceCell<Vec<(&'a str, Cow<'a, str>)>>,
     pairs: OnceCell<Pairs<'a>>,
     /// What was asked for last, and the number of its response.
@@ -52,12 +61,30 @@ impl<'a, S: 'static> Request<'a, S> {
         route: &'a str,
         params: matchit::Params<'a, 'a>,
     ) -> Request<'a, S> {
-        let (decoded, pairs) = (OnceCell::new(), OnceCell::new());
-        Request { arrived, route, params, body: None, decoded, pairs, asked: None, count: 0 }
+        Request {
+            arrived,
+            route,
+            params,
+            body: None,
+            trailers: None,
+            decoded: OnceCell::new(),
+            pairs: OnceCell::new(),
+            asked: None,
+            count: 0,
+        }
     }
 
     pub(crate) fn set_body(&mut self, body: Option<&'a [u8]>) {
         self.body = body;
+    }
+
+    pub(crate) fn set_trailers(&mut self, trailers: Option<&'a Trailers>) {
+        self.trailers = trailers;
+    }
+
+    /// Whether the program has the body, or has had it.
+    pub(crate) fn has_come(&self) -> bool {
+        self.body.is_some() || self.trailers.is_some()
     }
 
     pub(crate) fn take_asked(&mut self) -> Option<(u32, Asked<S>)> {
@@ -160,6 +187,21 @@ impl<'a, S: 'static> Request<'a, S> {
         self.body.ok_or_else(|| Error::new(Status::INTERNAL_SERVER_ERROR).because(LATER))
     }
 
+    /// The value of the first [trailer](Request::trailers) with this name, in any case; `None`,
+    /// too, if it is no UTF-8.
+    pub fn trailer(&self, name: &str) -> Option<&str> {
+        let found = self.trailers().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        std::str::from_utf8(found?.1).ok()
+    }
+
+    /// Names and values of the fields behind a chunked body, in their order: a checksum of it, for
+    /// example. There are none before the body has come, and most clients send none. Fields that
+    /// frame or route a request are no trailers: a client that sends them gets a 400.
+    pub fn trailers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a, S> {
+        let all = self.trailers.map_or(&[][..], |all| all);
+        all.iter().map(|(name, value)| (&**name, &**value))
+    }
+
     /// The body as a text.
     ///
     /// # Errors
@@ -258,13 +300,51 @@ impl<'a, S: 'static> Request<'a, S> {
 
     /// Whether bytes of a body lie, or come, in front of what follows the request.
     pub(crate) fn has_unread_body(&self) -> bool {
-        self.body.is_none() && self.arrived.has_body()
+        !self.has_come() && self.arrived.has_body()
     }
 
     pub(crate) fn ask(&mut self, asked: Asked<S>) -> Response {
         self.count += 1;
         self.asked = Some((self.count, asked));
         Response::asked(self.count)
+    }
+
+    /// Collects the body, up to `limit` bytes, then calls `then` with the request again, which has
+    /// its body now. Its response is the answer, and may be one that is still to come. This is for
+    /// handlers that look at the head first, as for a key, on a route that is
+    /// [`at_head`](crate::App::at_head). A longer body is a 413. If the body does not come, `then`
+    /// is dropped.
+    ///
+    /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
+    ///
+    /// ```
+    /// use windlass_web::{App, Status};
+    ///
+    /// let app = App::new()
+    ///     .post("/notes", |_, q| match q.header("x-key") {
+    ///         Some("secret") => q.collect(4096, |_, q| q.text().map(str::to_uppercase)),
+    ///         _ => Status::UNAUTHORIZED.into(),
+    ///     })
+    ///     .at_head();
+    /// # let _ = app;
+    /// ```
+    pub fn collect<R: Into<Response>>(
+        &mut self,
+        limit: u64,
+        then: impl FnOnce(&mut S, &mut Request<'_, S>) -> R + 'static,
+    ) -> Response {
+        self.ask(Asked::Collect(limit, Box::new(|state, request| then(state, request).into())))
+    }
+
+    /// Hands the body to `receiver`, part by part, as it comes: for uploads of any size. Its
+    /// [`end`](Receive::end) makes the response. This is for routes that are
+    /// [`at_head`](crate::App::at_head), and whose [`body_limit`](crate::App::body_limit) fits:
+    /// [`Limits::body`](crate::Limits::body) counts otherwise. The module [`body`](crate::body) has
+    /// an example.
+    ///
+    /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
+    pub fn receive(&mut self, receiver: impl Receive<S> + 'static) -> Response {
+        self.ask(Asked::Receive(Box::new(receiver)))
     }
 
     /// Runs `job` on a worker thread, then `then` with its value on the loop, whose response is the

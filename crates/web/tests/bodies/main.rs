@@ -4,4 +4,5 @@
 
 mod bench;
 mod clocks;
+mod receive;
 mod skip;
