@@ -5,6 +5,9 @@
 mod bench;
 #[path = "../upgrades/net.rs"]
 mod net;
+#[path = "../../../../tests/common/seeds.rs"]
+mod seeds;
+mod walks;
 
 use std::time::Duration;
 
@@ -31,6 +34,7 @@ every_driver! {
     a_client_that_goes_ends_its_request
     http_begins_on_a_socket_of_the_program
     a_shutdown_answers_what_waits
+    random_walks_keep_every_byte
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -398,6 +402,10 @@ fn a_shutdown_answers_what_waits<T: Harness>() {
     assert!(b.until_end(raw).ends_with("\r\n\r\nbye"));
     b.finish(raw);
     b.until("all are over", |b| b.engine.is_empty());
+}
+
+fn random_walks_keep_every_byte<T: Harness>() {
+    walks::run::<T>(if T::VIRTUAL { 60 } else { 15 });
 }
 
 /// What `Data` events have.
