@@ -66,6 +66,7 @@ const BETWEEN: &[&str] = &[
     "Refusal",
     "Refused",
     "Remote",
+    "Report",
     "Request",
     "Rest",
     "Running",

@@ -1,10 +1,12 @@
 //! The loops of a server, as other threads reach them, and what they count together.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use windlass_serve::Id;
+
+use crate::words::report::{Counters, Report, Requests};
 
 /// Reaches the loops of a server, from any thread. Clones reach the same server.
 ///
@@ -27,19 +29,14 @@ struct Shared {
     loops: OnceLock<windlass_serve::Remote>,
     unanswered: AtomicU64,
     late: AtomicU64,
+    /// Whether a shutdown with a delay has begun.
+    is_draining: AtomicBool,
+    /// What the loops that have ended have counted.
+    ended: Mutex<Requests>,
 }
 
-/// What the loops of a server have counted together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Requests whose [`Later`](crate::answers::Later) was dropped without an answer: their clients
-    /// got a 500.
-    pub unanswered: u64,
-    /// Answers that came when their request was over, because its client had gone, or had got a
-    /// 504.
-    pub late: u64,
-}
+/// A message to a loop: the server will shut down.
+pub(crate) struct WillShutDown;
 
 impl Remote {
     /// The number of loops; 0 before the server serves.
@@ -50,6 +47,17 @@ impl Remote {
     /// Shuts the server down: see [`App::run`](crate::App::run). This call does not wait.
     pub fn shutdown(&self) {
         if let Some(loops) = self.0.loops.get() {
+            loops.shutdown();
+        }
+    }
+
+    /// Begins a shutdown as SIGTERM does: after [`App::drain_delay`](crate::App::drain_delay). A
+    /// second call ends the delay. This call does not wait.
+    pub fn drain(&self) {
+        let Some(loops) = self.0.loops.get() else { return };
+        let is_second = self.0.is_draining.swap(true, Ordering::Relaxed);
+        let mut all = 0..loops.loops();
+        if is_second || all.any(|index| loops.post(index, WillShutDown).is_err()) {
             loops.shutdown();
         }
     }
@@ -69,6 +77,17 @@ impl Remote {
     /// Wakes a connection; false if it has ended.
     pub(crate) fn wake(&self, id: Id) -> bool {
         self.0.loops.get().is_some_and(|loops| loops.wake(id))
+    }
+
+    /// A loop has ended, and had counted this.
+    pub(crate) fn add_ended(&self, requests: &Requests) {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).add(requests);
+    }
+
+    /// The report of a server whose loops have ended.
+    pub(crate) fn report(&self, server: windlass_serve::report::Report) -> Report {
+        let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Report::new(server, ended, self.counters())
     }
 
     pub(crate) fn count_unanswered(&self) {

@@ -1,5 +1,3 @@
 //! What a server has counted.
 
-pub use windlass_serve::report::Report;
-
-pub use crate::remote::Counters;
+pub use crate::words::report::{Counters, Report, Requests};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::driver::Driver;
+use windlass::process::signal::{SIGINT, SIGTERM};
 use windlass::sim::Sim;
 use windlass::{Address, Builder, Completion, Completions, Watcher};
 use windlass_serve::jobs::Job;
 use windlass_serve::modes::{Balance, IoMode, Loops};
-use windlass_serve::report::Report;
 use windlass_serve::{Config, Server};
 
 use super::listen::{Listen, Place, Where};
@@ -18,6 +18,9 @@ use super::serve::Loop;
 use super::{App, Perform, Plan};
 use crate::exchange::Machine;
 use crate::remote::Remote;
+use crate::words::error::Error;
+use crate::words::report::Report;
+use crate::words::status::Status;
 
 /// The settings of an application's server.
 pub(super) struct Settings {
@@ -33,6 +36,7 @@ pub(super) struct Settings {
     signals: Vec<(i32, SignalCall)>,
     takes_signals: Option<bool>,
     grace: Duration,
+    drain_delay: Duration,
 }
 
 type SignalCall = Box<dyn FnMut(&Remote) + Send>;
@@ -52,6 +56,7 @@ impl Default for Settings {
             signals: Vec::new(),
             takes_signals: None,
             grace: Duration::from_secs(10),
+            drain_delay: Duration::ZERO,
         }
     }
 }
@@ -151,6 +156,43 @@ impl<S: 'static> App<S> {
         self
     }
 
+    /// Sets how long the server goes on as before when SIGINT or SIGTERM comes, and when
+    /// [`Remote::drain`] is called. Default zero.
+    ///
+    /// A load balancer needs some time until it sends no more clients. Meanwhile the server accepts
+    /// connections and keeps them, and [`App::health`] answers 503. Then it shuts down: see
+    /// [`App::run`]. A second signal ends the delay.
+    ///
+    /// On Windows, which has no signals, a server with a delay starts only with
+    /// [`signals(false)`](App::signals).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use windlass_web::App;
+    ///
+    /// // The probe comes every five seconds, and must fail twice.
+    /// let app = App::new().health("/healthz").drain_delay(Duration::from_secs(12));
+    /// # let _ = app;
+    /// ```
+    pub fn drain_delay(mut self, span: Duration) -> App<S> {
+        self.server.drain_delay = span;
+        self
+    }
+
+    /// Adds a route that says whether the server wants clients: 200, or 503 from the begin of its
+    /// [delay](App::drain_delay) on. A route of the program asks
+    /// [`Request::is_draining`](crate::Request::is_draining), and its database.
+    ///
+    /// # Panics
+    ///
+    /// As [`route`](App::route).
+    pub fn health(self, route: &str) -> App<S> {
+        self.get(route, |_, q| match q.is_draining() {
+            true => Err(Error::new(Status::SERVICE_UNAVAILABLE).text("the server shuts down")),
+            false => Ok("ready"),
+        })
+    }
+
     /// Calls `call` on the first loop for each signal of this number: see [`Server::on_signal`].
     ///
     /// It gets no state, because that would be the state of one loop. What a signal changes is an
@@ -170,13 +212,17 @@ impl<S: 'static> App<S> {
     fn into_server(
         self,
         remote: &Remote,
+        is_own: bool,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, server: settings } = self;
         let plan = Arc::new(Plan::new(routes, hooks, limits.body));
-        let loops = remote.clone();
+        let (loops, delay) = (remote.clone(), settings.drain_delay);
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
             machine: Machine::new(limits, loops.clone()),
+            remote: loops.clone(),
+            delay,
+            ends_at: None,
         };
         let connections = settings.limits.unwrap_or(settings.config.limits);
         let mut server = Server::new(make_loop)
@@ -191,8 +237,15 @@ impl<S: 'static> App<S> {
         if let Some(executor) = settings.executor {
             server = server.executor(move |job| executor(job));
         }
+        let takes_signals = settings.takes_signals.unwrap_or(is_own);
         if let Some(on) = settings.takes_signals {
             server = server.signals(on);
+        }
+        let ends = [SIGINT, SIGTERM].into_iter().filter(|_| takes_signals && !delay.is_zero());
+        let ends = ends.filter(|signal| settings.signals.iter().all(|other| other.0 != *signal));
+        for signal in ends.collect::<Vec<_>>() {
+            let remote = remote.clone();
+            server = server.on_signal(signal, move |_| remote.drain());
         }
         for (signal, mut call) in settings.signals {
             let remote = remote.clone();
@@ -219,7 +272,9 @@ impl<S: 'static> App<S> {
     ///
     /// Those of [`Server::run`](windlass_serve::Server::run).
     pub fn run(self) -> io::Result<Report> {
-        self.into_server(&Remote::default())?.run()
+        let remote = Remote::default();
+        let server = self.into_server(&remote, true)?.run()?;
+        Ok(remote.report(server))
     }
 
     /// Starts the server on threads of its own, and returns when it listens.
@@ -229,7 +284,10 @@ impl<S: 'static> App<S> {
     /// Those of [`Server::start`](windlass_serve::Server::start).
     pub fn start(self) -> io::Result<Running> {
         let remote = Remote::default();
-        Ok(Running { server: self.into_server(&remote)?.start()?, remote })
+        let server = self.into_server(&remote, true)?.start()?;
+        // The loops say so, too, but may not have begun to: a shutdown must not be lost.
+        remote.serves(&server.remote());
+        Ok(Running { server, remote })
     }
 
     /// Starts the server on a watcher of the program: for a loop with other operations besides, and
@@ -240,7 +298,7 @@ impl<S: 'static> App<S> {
     /// Those of [`Server::start_on`](windlass_serve::Server::start_on).
     pub fn start_on<D: Driver>(self, watcher: &mut Watcher<D>) -> io::Result<ServerLoop<S>> {
         let remote = Remote::default();
-        Ok(ServerLoop { running: self.into_server(&remote)?.start_on(watcher)?, remote })
+        Ok(ServerLoop { running: self.into_server(&remote, false)?.start_on(watcher)?, remote })
     }
 }
 
@@ -295,7 +353,8 @@ impl Running {
     ///
     /// Those of [`Running::wait`](windlass_serve::Running::wait).
     pub fn wait(self) -> io::Result<Report> {
-        self.server.wait()
+        let Running { server, remote } = self;
+        server.wait().map(|report| remote.report(report))
     }
 
     /// Shuts it down, and waits for its end.
@@ -305,7 +364,7 @@ impl Running {
     /// Those of [`Running::wait`](windlass_serve::Running::wait).
     pub fn shutdown(self) -> io::Result<Report> {
         self.server.shutdown();
-        self.server.wait()
+        self.wait()
     }
 }
 
@@ -359,6 +418,12 @@ impl<S: 'static> ServerLoop<S> {
     /// Begins the shutdown.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.running.stop(watcher);
+    }
+
+    /// The report so far.
+    pub fn report(&mut self) -> Report {
+        let requests = self.running.handler().requests();
+        Report::new(self.running.report(), requests, self.remote.counters())
     }
 
     /// Whether the shutdown is over.

@@ -1,16 +1,38 @@
 //! The application as a handler of windlass-serve.
 
+use std::time::{Duration, Instant};
+
 use windlass::{Address, Buf, Message};
 use windlass_serve::jobs::JobError;
 use windlass_serve::{Action, Cause, Closed, Conn, Context, Detached, Handler, Origin};
 
 use super::{Kept, Perform};
 use crate::exchange::{Machine, Slot, Wire};
+use crate::remote::{Remote, WillShutDown};
+use crate::words::report::Requests;
 
 /// One loop of an application.
 pub(crate) struct Loop<S: 'static> {
     pub(super) perform: Perform<S>,
     pub(super) machine: Machine<Kept<S>>,
+    pub(super) remote: Remote,
+    /// How long it serves when the server will shut down, and when that is over.
+    pub(super) delay: Duration,
+    pub(super) ends_at: Option<Instant>,
+}
+
+impl<S> Loop<S> {
+    /// What it has counted.
+    pub(super) fn requests(&self) -> Requests {
+        let (ends, panics) = self.machine.requests();
+        Requests::new(ends, panics + self.perform.panics)
+    }
+}
+
+impl<S> Drop for Loop<S> {
+    fn drop(&mut self) {
+        self.remote.add_ended(&self.requests());
+    }
 }
 
 /// Calls `call` with the parts of a connection.
@@ -35,6 +57,27 @@ impl<S: 'static> Handler for Loop<S> {
     fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {
         self.machine.drain(&mut self.perform, server.engine());
         Action::None
+    }
+
+    fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
+        if message.downcast::<WillShutDown>().is_err() || self.ends_at.is_some() {
+            return Action::None;
+        }
+        self.machine.will_shut_down();
+        self.ends_at = Some(server.now() + self.delay);
+        if self.delay.is_zero() {
+            return Action::Shutdown;
+        }
+        server.engine().tick_after(self.delay);
+        Action::None
+    }
+
+    fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
+        let now = server.now();
+        match self.ends_at {
+            Some(end) if end <= now => (None, Action::Shutdown),
+            end => (end.map(|end| end - now), Action::None),
+        }
     }
 
     fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {

@@ -55,8 +55,13 @@ impl OwnedRequest {
     /// }
     /// ```
     pub fn view(&self) -> Request<'_> {
-        let from =
-            From { id: self.connection, peer: self.peer, is_tls: self.is_tls, engine: &Alone };
+        let from = From {
+            id: self.connection,
+            peer: self.peer,
+            is_tls: self.is_tls,
+            is_leaving: false,
+            engine: &Alone,
+        };
         let arrived = Arrived { head: &self.head, bytes: &self.bytes[..self.body_at], from };
         let mut request = Request::new(arrived, "", matchit::Params::default());
         request.set_body(Some(self.body()));

@@ -174,7 +174,13 @@ impl<K: 'static> Machine<K> {
             }
         }
         let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
-        let from = From { id, peer, is_tls: slot.bits.get() & IS_TLS != 0, engine };
+        let from = From {
+            id,
+            peer,
+            is_tls: slot.bits.get() & IS_TLS != 0,
+            is_leaving: self.is_leaving,
+            engine,
+        };
         let now = self.time(program, engine);
         let context = (*route, has_head.then_some(&head[..]));
         self.finish(program, from, context, now, outcome);
@@ -189,7 +195,7 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
     ) {
-        self.is_draining = true;
+        (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
         let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();

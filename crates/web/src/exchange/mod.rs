@@ -197,6 +197,8 @@ pub(crate) struct Machine<K> {
     panics: u64,
     /// Whether the server shuts down.
     is_draining: bool,
+    /// Whether it will shut down.
+    is_leaving: bool,
 }
 
 impl<K: 'static> Machine<K> {
@@ -217,6 +219,7 @@ impl<K: 'static> Machine<K> {
             ends: [0; 6],
             panics: 0,
             is_draining: false,
+            is_leaving: false,
         }
     }
 
@@ -228,6 +231,16 @@ impl<K: 'static> Machine<K> {
     /// The server serves, on these loops.
     pub(crate) fn serves(&mut self, loops: &windlass_serve::Remote) {
         self.remote.serves(loops);
+    }
+
+    /// What it has counted.
+    pub(crate) fn requests(&self) -> ([u64; 6], u64) {
+        (self.ends, self.panics)
+    }
+
+    /// The server will shut down, and serves all clients until then.
+    pub(crate) fn will_shut_down(&mut self) {
+        self.is_leaving = true;
     }
 
     /// A callback begins.
@@ -264,6 +277,7 @@ impl<K: 'static> Machine<K> {
             id: wire.id,
             peer: slot.and_then(|slot| self.peers.get(slot.peer)),
             is_tls: slot.is_some_and(|slot| slot.bits.get() & IS_TLS != 0),
+            is_leaving: self.is_leaving,
             engine: &*wire.engine,
         }
     }

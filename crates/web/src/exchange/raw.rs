@@ -174,7 +174,13 @@ impl<K: 'static> Machine<K> {
             return Some(exchange.asked.method == Method::Connect);
         };
         self.decode_again(&exchange.head);
-        let from = crate::message::arrived::From { id, peer: None, is_tls: false, engine };
+        let from = crate::message::arrived::From {
+            id,
+            peer: None,
+            is_tls: false,
+            is_leaving: self.is_leaving,
+            engine,
+        };
         Some(arrived(&self.head, &exchange.head, from).offers(protocol))
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct From<'a> {
     /// The address of the peer, if it has an internet address.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) is_tls: bool,
+    /// Whether the server will shut down.
+    pub(crate) is_leaving: bool,
     pub(crate) engine: &'a dyn Beside,
 }
 

@@ -288,6 +288,12 @@ impl<'a, S: 'static> Request<'a, S> {
         self.arrived.from.engine.counters()
     }
 
+    /// Whether the server shuts down, or will after its [delay](crate::App::drain_delay): for a
+    /// check of its health.
+    pub fn is_draining(&self) -> bool {
+        self.arrived.from.is_leaving
+    }
+
     /// The id of the connection.
     pub fn connection(&self) -> Id {
         self.arrived.from.id

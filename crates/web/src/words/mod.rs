@@ -2,4 +2,5 @@
 
 pub(crate) mod error;
 pub(crate) mod limits;
+pub(crate) mod report;
 pub(crate) mod status;

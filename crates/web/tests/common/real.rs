@@ -7,7 +7,7 @@ use std::thread;
 
 use windlass::{DriverKind, Watcher};
 use windlass_serve::modes::IoMode;
-use windlass_serve::report::Report;
+use windlass_web::report::Report;
 use windlass_web::{App, Running};
 
 use super::{End, Net, PATIENCE};
