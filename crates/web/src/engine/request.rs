@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use windlass_http1::RequestHead;
 use windlass_serve::Id;
+use windlass_serve::net::Networks;
 use windlass_serve::report::Counters;
 
 use crate::message::arrived::{Arrived, Beside, From};
@@ -23,6 +24,7 @@ pub struct OwnedRequest {
     connection: Id,
     peer: Option<SocketAddr>,
     is_tls: bool,
+    trust: Option<&'static Networks>,
 }
 
 impl OwnedRequest {
@@ -41,6 +43,7 @@ impl OwnedRequest {
             connection: from.id,
             peer: from.peer,
             is_tls: from.is_tls,
+            trust: from.trust,
         }
     }
 
@@ -55,13 +58,8 @@ impl OwnedRequest {
     /// }
     /// ```
     pub fn view(&self) -> Request<'_> {
-        let from = From {
-            id: self.connection,
-            peer: self.peer,
-            is_tls: self.is_tls,
-            is_leaving: false,
-            engine: &Alone,
-        };
+        let OwnedRequest { connection: id, peer, is_tls, trust, .. } = *self;
+        let from = From { id, peer, is_tls, trust, is_leaving: false, engine: &Alone };
         let arrived = Arrived { head: &self.head, bytes: &self.bytes[..self.body_at], from };
         let mut request = Request::new(arrived, "", matchit::Params::default());
         request.set_body(Some(self.body()));

@@ -174,13 +174,8 @@ impl<K: 'static> Machine<K> {
             }
         }
         let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
-        let from = From {
-            id,
-            peer,
-            is_tls: slot.bits.get() & IS_TLS != 0,
-            is_leaving: self.is_leaving,
-            engine,
-        };
+        let (is_tls, trust) = (slot.bits.get() & IS_TLS != 0, self.limits.trust);
+        let from = From { id, peer, is_tls, trust, is_leaving: self.is_leaving, engine };
         let now = self.time(program, engine);
         let context = (*route, has_head.then_some(&head[..]));
         self.finish(program, from, context, now, outcome);

@@ -278,6 +278,7 @@ impl<K: 'static> Machine<K> {
             peer: slot.and_then(|slot| self.peers.get(slot.peer)),
             is_tls: slot.is_some_and(|slot| slot.bits.get() & IS_TLS != 0),
             is_leaving: self.is_leaving,
+            trust: self.limits.trust,
             engine: &*wire.engine,
         }
     }

@@ -178,6 +178,7 @@ impl<K: 'static> Machine<K> {
             id,
             peer: None,
             is_tls: false,
+            trust: None,
             is_leaving: self.is_leaving,
             engine,
         };

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use windlass_http1::{Framing, RequestHead};
+use windlass_serve::net::Networks;
 use windlass_serve::report::Counters;
 use windlass_serve::{Engine, Id};
 
@@ -38,6 +39,8 @@ pub(crate) struct From<'a> {
     pub(crate) is_tls: bool,
     /// Whether the server will shut down.
     pub(crate) is_leaving: bool,
+    /// The proxies whose fields about their clients count.
+    pub(crate) trust: Option<&'static Networks>,
     pub(crate) engine: &'a dyn Beside,
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod arrived;
 pub(crate) mod date;
+pub(crate) mod forwarded;
 pub(crate) mod handover;
 pub(crate) mod head;
 pub(crate) mod kind;

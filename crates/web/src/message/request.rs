@@ -14,6 +14,7 @@ use windlass_serve::report::Counters;
 
 use crate::exchange::program::Trailers;
 use crate::message::arrived::Arrived;
+use crate::message::forwarded;
 use crate::message::query::{Pairs, decode};
 use crate::message::receive::Receive;
 use crate::message::response::Response;
@@ -249,9 +250,16 @@ impl<'a, S: 'static> Request<'a, S> {
         Ok(Pairs::parse(self.body()?))
     }
 
-    /// The address of the client; `None` if it has no internet address.
+    /// The address of the client; `None` if it has no internet address. Behind a proxy that
+    /// [`Limits::trust`](crate::Limits::trust) names, it is what the proxy says.
     pub fn peer(&self) -> Option<IpAddr> {
-        Some(self.arrived.from.peer?.ip())
+        forwarded::client(self.arrived).ip
+    }
+
+    /// Whether the client has used TLS: to this server, or to the first of the proxies that
+    /// [`Limits::trust`](crate::Limits::trust) names.
+    pub fn is_secure(&self) -> bool {
+        forwarded::client(self.arrived).is_secure
     }
 
     /// The address and port at the other end of the connection.

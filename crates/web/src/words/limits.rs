@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use windlass_serve::net::Networks;
+
 /// The limits of a server's requests. Each one is on by default.
 ///
 /// They stand beside the limits of the connections, which [`App::serve_limits`] sets.
@@ -44,6 +46,10 @@ pub struct Limits {
     pub body: u64,
     /// How many requests of a loop may wait for their response. Beyond: 503. Default 10,000.
     pub running: usize,
+    /// The proxies in front of the server that tell of their clients, in `Forwarded`,
+    /// `X-Forwarded-For` and `X-Forwarded-Proto`. Such fields of all others count as any field
+    /// does. Default none.
+    pub trust: Option<&'static Networks>,
 }
 
 impl Limits {
@@ -61,6 +67,7 @@ impl Limits {
             fields: 100,
             body: 1 << 20,
             running: 10_000,
+            trust: None,
         }
     }
 
@@ -116,6 +123,36 @@ impl Limits {
     /// Sets [`running`](Limits::running).
     pub fn running(mut self, count: usize) -> Limits {
         self.running = count;
+        self
+    }
+
+    /// Sets [`trust`](Limits::trust): [`Request::peer`](crate::Request::peer) and
+    /// [`Request::is_secure`](crate::Request::is_secure) tell of the clients of these proxies.
+    ///
+    /// The lists are read from the right: the peer of the connection is trusted, so its element
+    /// counts; if the address there is trusted, too, the next one counts, and so on. A malformed
+    /// element, one that hides its client (`for=_hidden`), and all to its left are ignored. Where
+    /// `Forwarded` and `X-Forwarded-*` are both there, what they do not agree on is ignored,
+    /// because most proxies write only one of them and pass the client's other one on. A proxy that
+    /// is trusted has to set or to remove each field: one that it passes on is the client's.
+    ///
+    /// The peer of the connection is that of the
+    /// [PROXY protocol](windlass_serve::Config::proxy), where that is on.
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use windlass_web::serve::net::Networks;
+    /// use windlass_web::{App, Limits};
+    ///
+    /// static PROXIES: LazyLock<Networks> =
+    ///     LazyLock::new(|| "10.0.0.0/8, unix".parse().expect("networks"));
+    /// let app = App::new()
+    ///     .limits(Limits::new().trust(&PROXIES))
+    ///     .get("/ip", |_, q| q.peer().map(|ip| ip.to_string()).unwrap_or_default());
+    /// # let _ = app;
+    /// ```
+    pub fn trust(mut self, proxies: &'static Networks) -> Limits {
+        self.trust = Some(proxies);
         self
     }
 

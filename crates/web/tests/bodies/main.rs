@@ -6,3 +6,4 @@ mod bench;
 mod clocks;
 mod receive;
 mod skip;
+mod trust;
