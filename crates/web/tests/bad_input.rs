@@ -102,7 +102,124 @@ fn a_pipeline_before_a_half_close_is_answered<N: Net>() {
     }
 }
 
+/// What is too long or too much is refused by the part that is, and the connection ends.
+fn what_is_too_much_has_its_status<N: Net>() {
+    let app = App::new().any("/{*all}", |_, _| "taken").any("/", |_, _| "taken");
+    let mut net = N::start(app);
+    let long = "a".repeat(20_000);
+    let post = |rest: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}");
+    let chunked = |rest: &str| post(&format!("Transfer-Encoding: chunked\r\n\r\n{rest}"));
+    let chunk = format!("ffff\r\n{}\r\n", "x".repeat(0xffff));
+    let fields = |count: usize| (0..count).map(|n| format!("A{n}: b\r\n")).collect::<String>();
+    for (request, status) in [
+        (get(&format!("/{long}")), 414),
+        (format!("GET /{long}"), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}"), 431),
+        (post(&format!("{}\r\n", fields(100))), 431),
+        (post(&format!("{}\r\n", fields(1000))), 431),
+        (post(&format!("{}\r\n", fields(5000))), 431),
+        (post("Content-Length: 1048577\r\n\r\n"), 413),
+        (post("Content-Length: 9223372036854775808\r\n\r\n"), 413),
+        (post("Content-Length: 18446744073709551615\r\n\r\nhello"), 413),
+        (post("Content-Length: 18446744073709551616\r\n\r\n"), 413),
+        (chunked("100001\r\n"), 413),
+        (chunked("ffffffffffffffff\r\nhello"), 413),
+        (chunked("10000000000000000\r\n"), 400),
+        (chunked(&chunk.repeat(17)), 413),
+        (chunked(&format!("1;{long}\r\n")), 400),
+        (chunked(&format!("1;{}\r\na\r\n", "b".repeat(200)).repeat(30)), 400),
+        (chunked(&format!("0\r\nA: {long}\r\n\r\n")), 431),
+        (chunked(&format!("0\r\n{}\r\n", fields(200))), 431),
+    ] {
+        let (heard, end) = net.provoke(request.as_bytes());
+        let what = &request[..request.len().min(100)];
+        assert_eq!((statuses(&heard), end), (vec![status], End::Eof), "{what:?}: {heard:?}");
+        assert!(heard.contains("\r\nConnection: close\r\n"), "{what:?}: {heard:?}");
+    }
+    // At the limits themselves.
+    for request in [
+        post(&format!("{}Content-Length: 1\r\n\r\na", fields(98))),
+        post(&format!("Content-Length: 1048576\r\n\r\n{}", "x".repeat(1 << 20))),
+        chunked(&(chunk.repeat(16) + "10\r\n0123456789abcdef\r\n0\r\n\r\n")),
+    ] {
+        let (heard, _) = net.ask(request.as_bytes());
+        assert_eq!(statuses(&heard), [200], "{:?}: {heard:?}", &request[..100]);
+    }
+}
+
+/// Bodies that are not as long as their head says.
+fn bodies_end_where_their_heads_say<N: Net>() {
+    let mut net = N::start(App::new().post("/", |_, q| q.body().map(<[u8]>::to_vec)));
+    let post = |rest: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}");
+    for (rest, expected) in [
+        ("Content-Length: 10\r\n\r\nhello", &[400][..]),
+        ("Content-Length: 10\r\n\r\n", &[400]),
+        ("Content-Length: 5\r\n\r\nhello, you", &[200, 400]),
+        ("Content-Length: 5\r\n\r\nhelloPOST", &[200, 400]),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", &[400]),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n", &[400]),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n0\r\n\r\n", &[200, 400]),
+    ] {
+        let (heard, end) = net.ask(post(rest).as_bytes());
+        let heard = heard.replace("HTTP/1.1 100 Continue\r\n\r\n", "");
+        assert_eq!((&statuses(&heard)[..], end), (expected, End::Eof), "{rest:?}: {heard:?}");
+        assert_eq!(heard.contains("\r\n\r\nhello"), expected.len() > 1, "{rest:?}");
+    }
+}
+
+/// Clients that reset their connection in each phase leave nothing behind.
+fn resets_in_every_phase_leave_the_server_as_it_was<N: Net>() {
+    let app = App::new()
+        .get("/", |_, _| "Hello")
+        .post("/", |_, q| q.body().map(<[u8]>::to_vec))
+        .get("/job", |_, q| q.blocking(|| "later", |_, text| text))
+        .get("/stream", |_, _| {
+            Response::stream(|part: &mut Part<'_>| {
+                part.write(&[b'x'; 10_000]);
+                Flow::More
+            })
+        })
+        .limits(windlass_web::Limits::new().running(4));
+    let mut net = N::start(app);
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe";
+    let phases = [
+        String::new(),
+        "GET / HT".into(),
+        post.into(),
+        get("/job"),
+        get("/job").repeat(1000),
+        get("/stream"),
+        get("/stream").repeat(1000),
+        get("/") + &get("/job") + &get("/stream") + "GET / HT",
+    ];
+    for _ in 0..5 {
+        for said in &phases {
+            let client = net.connect();
+            net.say(client, said.as_bytes());
+            if said.contains("/stream") {
+                net.hear(client, "a part", |heard| heard.len() > 10_000);
+            }
+            net.reset(client);
+            let (heard, end) = net.ask(get("/").as_bytes());
+            assert_eq!((statuses(&heard), end), (vec![200], End::Eof));
+        }
+    }
+    // All places of requests that run are free again, once the server has heard of the resets.
+    let start = std::time::Instant::now();
+    loop {
+        let (heard, _) = net.ask(get("/job").as_bytes());
+        if statuses(&heard) == [200] {
+            break;
+        }
+        assert!(start.elapsed() < common::PATIENCE, "{heard:?}");
+    }
+}
+
 every_driver! {
+    what_is_too_much_has_its_status
+    bodies_end_where_their_heads_say
+    resets_in_every_phase_leave_the_server_as_it_was
     a_panic_leaves_no_bytes_to_others
     the_source_of_a_stream_is_not_asked_by_head
     a_pipeline_that_nobody_reads_is_not_answered_ahead
