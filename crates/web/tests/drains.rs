@@ -116,8 +116,8 @@ fn answers_that_are_on_their_way_arrive() {
     }
 }
 
-/// A client that does not read holds the shutdown up for its grace and a close. It gets no end that looks like
-/// that of a whole answer.
+/// A client that does not read holds the shutdown up for its grace and a close. It gets no end that
+/// looks like that of a whole answer.
 #[test]
 fn a_slow_reader_is_reset_behind_the_grace() {
     for path in ["/stream", "/large"] {
@@ -171,7 +171,8 @@ fn a_report_names_what_was_not_sent() {
         let app = App::new()
             .get("/", |_, _| "Hello")
             .get("/large", |_, _| Response::bytes(vec![b'x'; 32 << 20]))
-            .grace(Duration::from_millis(200));
+            .grace(Duration::from_millis(200))
+            .serve_limits(windlass_serve::Limits::new().close(Duration::from_millis(200)));
         let server = Real::with(kind, app);
         // Idle, silent, half a head, and one that does not read.
         let mut clients: Vec<_> = (0..4).map(|_| common::real::client(server.address())).collect();

@@ -6,8 +6,6 @@
 mod common;
 #[path = "../../serve/tests/common/programs.rs"]
 mod programs;
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::real::{Real, client, read};
 use common::{PATIENCE, count};
+use programs::skip::{Needs, skip};
 use programs::{Files, has};
-use skip::{Needs, skip};
 use windlass::DriverKind;
 use windlass_web::{App, Flow, Limits, Part, Response};
 

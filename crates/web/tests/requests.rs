@@ -101,10 +101,10 @@ fn table() -> Vec<(String, String)> {
         ),
         (
             "GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned() + &get("/"),
-            STREAMED.replace("Transfer-Encoding: chunked\r\n", "") + "bbc",
+            STREAMED.replace("Transfer-Encoding: chunked", "Connection: close") + "bbc",
         ),
         // Versions and connections.
-        ("GET / HTTP/1.0\r\n\r\n".to_owned() + &get("/"), hello()),
+        ("GET / HTTP/1.0\r\n\r\n".to_owned() + &get("/"), says("200 OK", CLOSE, "Hello")),
         (
             "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".to_owned() + &get("/"),
             says("200 OK", "Connection: keep-alive\r\n", "Hello") + &hello(),

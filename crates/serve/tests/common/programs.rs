@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use skip::{Needs, skip};
 
 #[path = "../../../../tests/common/skip.rs"]
-mod skip;
+pub mod skip;
 
 /// The time that the other programs have.
 pub fn now() -> SystemTime {
