@@ -74,8 +74,36 @@ impl Remote {
         self.0.loops.get_or_init(|| loops.clone());
     }
 
-    /// Wakes a connection; false if it has ended.
-    pub(crate) fn wake(&self, id: Id) -> bool {
+    /// Calls [`Protocol::wake`](crate::upgrade::Protocol::wake) of a connection that has gone over
+    /// to another protocol; false if it has ended. Several calls before the callback make one. A
+    /// thread that has something for the connection puts it where the callback finds it.
+    ///
+    /// ```
+    /// use std::sync::mpsc::{Receiver, Sender};
+    /// use windlass::Buf;
+    /// use windlass_web::Remote;
+    /// use windlass_web::serve::Id;
+    /// use windlass_web::upgrade::{Protocol, RawConn};
+    ///
+    /// /// Sends what another thread has for it.
+    /// struct News(Receiver<String>);
+    /// impl Protocol<()> for News {
+    ///     fn data(&mut self, _: &mut (), _: &mut RawConn<'_, ()>, _: Buf) {}
+    ///     fn wake(&mut self, _: &mut (), c: &mut RawConn<'_, ()>) {
+    ///         for text in self.0.try_iter() {
+    ///             if c.write(text).is_err() {
+    ///                 return c.abort(); // it does not read what it gets
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// /// On any thread: `id` is that of `RawConn::id`.
+    /// fn tell(remote: &Remote, id: Id, to: &Sender<String>, text: String) -> bool {
+    ///     to.send(text).is_ok() && remote.wake(id)
+    /// }
+    /// ```
+    pub fn wake(&self, id: Id) -> bool {
         self.0.loops.get().is_some_and(|loops| loops.wake(id))
     }
 

@@ -67,7 +67,7 @@ pub trait Protocol<S>: 'static {
         c.close();
     }
 
-    /// Another thread has [woken](windlass_serve::Remote::wake) the connection.
+    /// Another thread has [woken](crate::Remote::wake) the connection.
     fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {}
 
     /// The server shuts down. What is written here is sent. The default closes the connection; one
@@ -105,8 +105,7 @@ pub struct RawConn<'a, S: 'static> {
 }
 
 impl<S: 'static> RawConn<'_, S> {
-    /// The id of the connection: a [`Remote`](windlass_serve::Remote) writes to it from other
-    /// threads.
+    /// The id of the connection: a [`Remote`](crate::Remote::wake) wakes it from other threads.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -136,7 +135,7 @@ impl<S: 'static> RawConn<'_, S> {
     }
 
     /// Stops reading, until [`resume`](RawConn::resume): see [`Engine::pause`]. Another thread lets
-    /// a connection go on by [`Remote::wake`](windlass_serve::Remote::wake) and [`Protocol::wake`].
+    /// a connection go on by [`Remote::wake`](crate::Remote::wake) and [`Protocol::wake`].
     pub fn pause(&mut self) {
         self.engine.pause(self.id);
     }

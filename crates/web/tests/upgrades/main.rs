@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use net::{Harness, Net};
 use windlass::Buf;
-use windlass_serve::{Cause, Refusal};
+use windlass_serve::{Cause, Id, Refusal};
 use windlass_web::upgrade::{Protocol, RawConn, Released};
 use windlass_web::{App, Response, Status};
 
@@ -29,12 +29,14 @@ every_driver! {
     a_panic_ends_its_connection_alone
     a_shutdown_tells_the_other_protocol
     an_idle_connection_hears_of_its_limit
+    another_thread_wakes_a_connection
 }
 
 /// What has happened to connections with another protocol.
 #[derive(Default)]
 struct Log {
     opened: usize,
+    ids: Vec<Id>,
     bytes: Vec<u8>,
     eof: usize,
     drained: usize,
@@ -50,6 +52,7 @@ struct Echo;
 impl Protocol<Log> for Echo {
     fn opened(&mut self, log: &mut Log, c: &mut RawConn<'_, Log>) {
         log.opened += 1;
+        log.ids.push(c.id());
         c.write("hello ").expect("there is room");
     }
 
@@ -68,6 +71,10 @@ impl Protocol<Log> for Echo {
     fn limit_reached(&mut self, log: &mut Log, c: &mut RawConn<'_, Log>, cause: Cause) {
         log.limits.push(cause);
         c.close();
+    }
+
+    fn wake(&mut self, _: &mut Log, c: &mut RawConn<'_, Log>) {
+        c.write(" woken").expect("there is room");
     }
 
     fn stopping(&mut self, _: &mut Log, c: &mut RawConn<'_, Log>) {
@@ -454,4 +461,52 @@ fn an_idle_connection_hears_of_its_limit<T: Harness>() {
     assert_eq!(log(&mut net).limits, [Cause::Idle]);
     assert!(net.watcher.now() - begin >= Duration::from_secs(50));
     net.until_end(client);
+}
+
+fn another_thread_wakes_a_connection<T: Harness>() {
+    let mut net = net::<T>();
+    let client = net.connect();
+    net.say(client, upgrade("/echo", "echo"));
+    net.until_heard(client, "hello ");
+    let (remote, id) = (net.server.remote(), log(&mut net).ids[0]);
+    assert!(std::thread::spawn(move || remote.wake(id)).join().expect("a thread"));
+    net.until_heard(client, "hello  woken");
+    net.finish(client);
+    net.until("it is over", |net| !log(net).closed.is_empty());
+    assert!(!net.server.remote().wake(id), "it has ended");
+}
+
+#[cfg(feature = "ring")]
+mod tls {
+    use windlass_web::tls::{Pem, Tls, TlsClient};
+
+    use super::{Harness, Net, Refusal, app, log, upgrade};
+    use crate::every_driver;
+
+    every_driver! {
+        a_descriptor_with_tls_does_not_leave
+    }
+
+    /// All is as without TLS, but a session does not leave its connection.
+    fn a_descriptor_with_tls_does_not_leave<T: Harness>() {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("one");
+        let certificate = Pem::bytes(made.cert.pem());
+        let key = Pem::bytes(made.signing_key.serialize_pem());
+        let server = Tls::builder().certificate(certificate.clone(), key).build().expect("one");
+        let client = TlsClient::builder().roots(certificate).build().expect("a client");
+        let to = client.to("localhost").expect("a name");
+        let mut net = Net::with_tls::<T>(app(), server, to);
+        let client = net.connect();
+        net.say(client, upgrade("/leave-later", "leave") + "early");
+        net.until("it has tried", |net| !log(net).refused.is_empty());
+        // What it has given back comes again, and is refused again.
+        net.until("all has come", |net| log(net).bytes == b"early");
+        assert!(log(&mut net).refused.iter().all(|reason| *reason == Refusal::Tls));
+        assert!(log(&mut net).released.is_empty());
+        let client = net.connect();
+        net.say(client, upgrade("/echo", "echo") + "early");
+        net.until_heard(client, "hello early");
+        net.finish(client);
+        assert!(net.until_end(client).ends_with("hello early bye"));
+    }
 }

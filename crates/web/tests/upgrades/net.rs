@@ -105,6 +105,9 @@ struct Client {
 /// Clients: an engine on the watcher of the server.
 pub struct Clients {
     pub engine: Engine<()>,
+    /// The server that they agree on TLS with.
+    #[cfg(feature = "ring")]
+    tls: Option<windlass_serve::tls::Destination>,
     all: HashMap<Id, Client>,
     at: Address,
 }
@@ -114,13 +117,26 @@ impl Clients {
     pub fn new(at: Address) -> Clients {
         let limits = Limits::new().idle(None);
         let engine = Engine::new(Config::new().close_on_eof(false).limits(limits));
-        Clients { engine, all: HashMap::new(), at }
+        Clients {
+            engine,
+            #[cfg(feature = "ring")]
+            tls: None,
+            all: HashMap::new(),
+            at,
+        }
     }
 
     /// A client that connects.
     pub fn connect(&mut self) -> Id {
-        let options = ConnectOptions::default();
-        let id = self.engine.connect([self.at.clone()], options, ()).expect("few connections");
+        let (at, options) = ([self.at.clone()], ConnectOptions::default());
+        #[cfg(feature = "ring")]
+        let id = match &self.tls {
+            Some(to) => self.engine.connect_tls(at, options, to, ()),
+            None => self.engine.connect(at, options, ()),
+        };
+        #[cfg(not(feature = "ring"))]
+        let id = self.engine.connect(at, options, ());
+        let id = id.expect("few connections");
         self.all.insert(id, Client::default());
         id
     }
@@ -179,6 +195,27 @@ impl<S: 'static> Net<S> {
         };
         let server = app.start_on(&mut watcher).expect("it starts");
         Net { watcher, server, clients: Clients::new(([127, 0, 0, 1], port).into()) }
+    }
+
+    /// The same, with TLS.
+    #[cfg(feature = "ring")]
+    pub fn with_tls<T: Harness>(
+        app: App<S>,
+        tls: windlass_serve::tls::Tls,
+        to: windlass_serve::tls::Destination,
+    ) -> Net<S> {
+        let mut watcher = T::watcher();
+        let (app, port) = if T::VIRTUAL {
+            (app.listen(("127.0.0.1:8080", tls)).expect("an address"), 8080)
+        } else {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+            let port = listener.local_addr().expect("its address").port();
+            (app.listen((listener, tls)).expect("a listener"), port)
+        };
+        let server = app.start_on(&mut watcher).expect("it starts");
+        let mut clients = Clients::new(([127, 0, 0, 1], port).into());
+        clients.tls = Some(to);
+        Net { watcher, server, clients }
     }
 
     pub fn connect(&mut self) -> Id {
