@@ -1,4 +1,4 @@
-//! The examples `hello` and `https`, as processes and in this one.
+//! The examples `hello`, `hooks` and `https`, as processes and in this one.
 #![allow(missing_docs)] // a test binary has no users
 #![allow(clippy::duplicate_mod)] // the examples share a module
 
@@ -9,6 +9,8 @@ mod child;
 mod common;
 #[path = "../examples/hello.rs"]
 mod hello;
+#[path = "../examples/hooks.rs"]
+mod hooks;
 #[cfg(feature = "ring")]
 #[path = "../examples/https.rs"]
 mod https;
@@ -92,6 +94,124 @@ fn hello_has_several_loops() {
         assert_eq!(Client::new(running.address()).get("/").text(), "Hello, World!");
     }
     assert_eq!(running.shutdown().unwrap().counters.accepted, 4);
+}
+
+mod around {
+    use std::sync::{Arc, Mutex};
+
+    use windlass_web::test::{Caller, get, request};
+
+    use super::*;
+
+    fn caller(is_combined: bool) -> (Caller, Arc<Mutex<Vec<String>>>) {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let printed = Arc::clone(&lines);
+        let app = hooks::app(is_combined, move |line| printed.lock().unwrap().push(line));
+        (Caller::of(app), lines)
+    }
+
+    /// So that a reader takes one along.
+    #[test]
+    fn each_part_is_short() {
+        let parts: Vec<&str> = include_str!("../examples/hooks.rs").split("\n}\n").collect();
+        let length = |part: &str| Some(part[part.find("fn ")?..].lines().count() + 1);
+        let lengths: Vec<usize> = parts.iter().filter_map(|part| length(part)).collect();
+        assert!(lengths.len() > 6 && lengths.iter().all(|len| *len <= 25), "{lengths:?}");
+    }
+
+    #[test]
+    fn an_access_log() {
+        const AT: &str = "10.0.0.1 - - [01/Jan/2026:00:00:00 +0000]";
+        let (mut common, lines) = caller(false);
+        common.call(get("/notes/7?a"));
+        common.call(get("/none"));
+        let expected = ["\"GET /notes/7?a HTTP/1.1\" 200 6", "\"GET /none HTTP/1.1\" 404 9"];
+        assert_eq!(*lines.lock().unwrap(), expected.map(|line| format!("{AT} {line}")));
+        let (mut combined, lines) = caller(true);
+        combined.call(get("/").header("User-Agent", "a \"b\""));
+        let expected = format!("{AT} \"GET / HTTP/1.1\" 200 13 \"-\" \"a \\\"b\\\"\"");
+        assert_eq!(*lines.lock().unwrap(), [expected]);
+    }
+
+    #[test]
+    fn metrics() {
+        let (mut caller, _) = caller(false);
+        for path in ["/notes/1", "/notes/2", "/none"] {
+            caller.call(get(path));
+        }
+        let reply = caller.call(get("/metrics"));
+        let text = reply.text();
+        assert!(text.starts_with("connections_total{loop=\"0\"} 1\n"), "{text}");
+        let notes = "requests_total{route=\"/notes/{id}\",status=\"200\"} 2\n";
+        let none = "requests_total{route=\"\",status=\"404\"} 1\n";
+        assert!(text.contains(notes) && text.contains(none), "{text}");
+        assert_eq!(reply.header("Content-Type"), Some("text/plain; version=0.0.4"));
+    }
+
+    #[test]
+    fn other_origins() {
+        let (mut caller, _) = caller(false);
+        let mut ask = |origin: &str| {
+            let asks = request("OPTIONS", "/notes/7").header("Origin", origin);
+            let reply = caller.call(asks.header("Access-Control-Request-Method", "PUT"));
+            assert_eq!(reply.status().code(), 204);
+            assert!(
+                reply.header("Access-Control-Allow-Methods").is_some_and(|m| m.contains("PUT"))
+            );
+            assert_eq!(reply.header("Vary"), Some("Origin"));
+            reply.header("Access-Control-Allow-Origin").map(str::to_owned)
+        };
+        assert_eq!(ask("https://app.example").as_deref(), Some("https://app.example"));
+        assert_eq!(ask("https://other.example"), None);
+        let missing = caller.call(get("/none").header("Origin", "https://app.example"));
+        let allowed = missing.header("Access-Control-Allow-Origin");
+        assert_eq!((missing.status().code(), allowed), (404, Some("https://app.example")));
+        let plain = caller.call(request("OPTIONS", "/notes/7"));
+        assert_eq!(plain.header("Allow"), Some("GET, HEAD, OPTIONS"));
+    }
+
+    #[test]
+    fn request_ids() {
+        let (mut caller, _) = caller(false);
+        let mut id = |given: &str| {
+            let reply = caller.call(get("/none").header("X-Request-Id", given));
+            reply.header("X-Request-Id").expect("an id").to_owned()
+        };
+        assert_eq!(id("abc-7"), "abc-7");
+        let (one, other) = (id("no id"), id(""));
+        assert!(one.ends_with("-0") && other.ends_with("-1"), "{one}, {other}");
+    }
+
+    #[test]
+    fn basic_authentication() {
+        let (mut caller, _) = caller(false);
+        let mut ask = |path: &str, value: &str| {
+            caller.call(get(path).header("Authorization", value)).status().code()
+        };
+        for path in ["/admin", "/admin/none"] {
+            for wrong in ["", "Basic", "Basic YWRtaW46c2VjcmVl", "Bearer YWRtaW46c2VjcmV0"] {
+                assert_eq!(ask(path, wrong), 401, "{path} {wrong:?}");
+            }
+        }
+        assert_eq!(ask("/admin", "basic YWRtaW46c2VjcmV0"), 200);
+        assert_eq!(ask("/admin/none", "Basic YWRtaW46c2VjcmV0"), 404);
+        let asked = caller.call(get("/admin"));
+        assert_eq!(asked.header("WWW-Authenticate"), Some("Basic"));
+    }
+
+    #[test]
+    fn redirects() {
+        let (mut caller, _) = caller(false);
+        for (path, status, to) in [
+            ("/home?a=b", 301, "/?a=b"),
+            ("/notes/7/", 308, "/notes/7"),
+            ("//other.example/", 308, "/other.example"),
+        ] {
+            let reply = caller.call(get(path));
+            let found = (reply.status().code(), reply.header("Location"));
+            assert_eq!(found, (status, Some(to)), "{path}");
+        }
+    }
 }
 
 #[cfg(feature = "ring")]

@@ -1,7 +1,7 @@
 //! What an application calls around its handlers.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use windlass_serve::report::Counters;
 
 use crate::exchange::program::End;
 use crate::message::arrived::Arrived;
+use crate::message::forwarded;
 use crate::message::head::Head;
 use crate::message::request::Request;
 use crate::message::response::Response;
@@ -94,6 +95,11 @@ impl<'a> Finished<'a> {
         let Arrived { head, bytes, .. } = self.request?;
         let is = |field: &(&str, &'a [u8])| field.0.eq_ignore_ascii_case(name);
         std::str::from_utf8(head.fields(bytes).find(is)?.1).ok()
+    }
+
+    /// The address of the client: see [`Request::peer`](crate::Request::peer).
+    pub fn peer(&self) -> Option<IpAddr> {
+        forwarded::client(self.request?).ip
     }
 
     /// The address and port at the other end of the connection, if it has an internet address.
