@@ -137,7 +137,7 @@ const WEB: Floors = Floors {
     home: "crates/web",
     layers: &[
         ("words", &["words"]),
-        ("other threads", &["remote"]),
+        ("other threads", &["remote", "topics"]),
         (
             "messages",
             &[
@@ -147,9 +147,11 @@ const WEB: Floors = Floors {
                 "message::head",
                 "message::query",
                 "message::source",
+                "message::subscription",
                 "message::response",
                 "message::later",
                 "message::writer",
+                "message::event",
                 "message::arrived",
                 "message::request",
             ],
@@ -172,7 +174,7 @@ const WEB: Floors = Floors {
                 "test::seeds",
             ],
         ),
-        ("public names", &["answers", "report", "upgrade"]),
+        ("public names", &["answers", "events", "report", "upgrade"]),
     ],
     folders: &["message", "test"],
     upward: &[],

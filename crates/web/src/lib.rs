@@ -95,6 +95,7 @@ pub mod body;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}
 pub mod engine;
+pub mod events;
 mod exchange;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
@@ -102,6 +103,7 @@ mod message;
 mod remote;
 pub mod report;
 pub mod test;
+mod topics;
 pub mod upgrade;
 mod words;
 

@@ -1,7 +1,8 @@
 //! The loops of a server, as other threads reach them, and what they count together.
 
+use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use windlass_serve::Id;
@@ -29,6 +30,10 @@ struct Shared {
     loops: OnceLock<windlass_serve::Remote>,
     unanswered: AtomicU64,
     late: AtomicU64,
+    lost_events: AtomicU64,
+    slow_hearers: AtomicU64,
+    /// How many connections hear a topic, each topic counted.
+    hearers: AtomicIsize,
     /// Whether a shutdown with a delay has begun.
     is_draining: AtomicBool,
     /// What the loops that have ended have counted.
@@ -64,9 +69,14 @@ impl Remote {
 
     /// What the loops have counted so far.
     pub fn counters(&self) -> Counters {
-        let Shared { unanswered, late, .. } = &*self.0;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counters { unanswered: read(unanswered), late: read(late) }
+        Counters {
+            unanswered: read(&self.0.unanswered),
+            late: read(&self.0.late),
+            lost_events: read(&self.0.lost_events),
+            slow_hearers: read(&self.0.slow_hearers),
+            hearers: u64::try_from(self.0.hearers.load(Ordering::Relaxed)).unwrap_or(0),
+        }
     }
 
     /// The server serves, on these loops.
@@ -116,6 +126,28 @@ impl Remote {
     pub(crate) fn report(&self, server: windlass_serve::report::Report) -> Report {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Report::new(server, ended, self.counters())
+    }
+
+    /// Sends a message to a loop; false if it has no memory for it, or is over.
+    pub(crate) fn post<T: Any + Send>(&self, at: usize, message: T) -> bool {
+        self.0.loops.get().is_some_and(|loops| loops.post(at, message).is_ok())
+    }
+
+    /// Whether any connection hears a topic.
+    pub(crate) fn has_hearers(&self) -> bool {
+        self.0.hearers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn count_hearers(&self, change: isize) {
+        self.0.hearers.fetch_add(change, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_lost_event(&self) {
+        self.0.lost_events.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_slow_hearer(&self) {
+        self.0.slow_hearers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unanswered(&self) {

@@ -8,6 +8,7 @@ use windlass_serve::{Action, Cause, Closed, Conn, Context, Detached, Handler, Or
 
 use super::{Kept, Perform};
 use crate::exchange::{Machine, Slot, Wire};
+use crate::message::event::Publication;
 use crate::remote::{Remote, WillShutDown};
 use crate::words::report::Requests;
 
@@ -60,6 +61,14 @@ impl<S: 'static> Handler for Loop<S> {
     }
 
     fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
+        let message = match message.downcast::<Publication>() {
+            Ok(publication) => {
+                self.machine.begin_callback(server.engine());
+                self.machine.publish(server.engine(), &publication);
+                return Action::None;
+            }
+            Err(message) => message,
+        };
         if message.downcast::<WillShutDown>().is_err() || self.ends_at.is_some() {
             return Action::None;
         }

@@ -77,6 +77,10 @@ impl<K: 'static> Machine<K> {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
             }
+            (Stage::Stream(_), Cause::Idle) => {
+                slot.exchange = Some(exchange);
+                self.keep_alive(wire);
+            }
             _ => slot.exchange = Some(exchange),
         }
         self.flush(wire);
@@ -171,6 +175,9 @@ impl<K: 'static> Machine<K> {
                 outcome.status = Some(streamed.status);
                 outcome.sent = streamed.sent;
                 outcome.decided = Some(streamed.decided);
+                if let Some(hearing) = &streamed.hearing {
+                    self.hear_no_more(id, hearing);
+                }
             }
         }
         let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
@@ -192,6 +199,7 @@ impl<K: 'static> Machine<K> {
     ) {
         (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
+        self.end_events(program, engine);
         let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
         for id in idle {

@@ -8,6 +8,7 @@
 //! respond.rs  responses into bytes
 //! raw.rs      connections that have gone over to another protocol
 //! stream.rs   responses that are made while they are sent
+//! events.rs   responses that tell events
 //! late.rs     requests that wait for another thread
 //! finish.rs   the end of a request
 //! ends.rs     limits, the ends of the peer and of the connection
@@ -19,6 +20,7 @@
 //! connection has 16 bytes here.
 
 mod ends;
+mod events;
 mod finish;
 mod late;
 pub(crate) mod peer;
@@ -40,11 +42,13 @@ use crate::exchange::program::{Program, RouteId, Trailers};
 use crate::exchange::receive::Receiving;
 use crate::message::arrived::{Arrived, From};
 use crate::message::date::Date;
+use crate::message::event::EventBytes;
 use crate::message::handover::Awaited;
 use crate::message::kind::Kind;
 use crate::message::response::Response;
 use crate::message::source::Source;
 use crate::remote::Remote;
+use crate::topics::Topics;
 use crate::words::limits::Limits;
 
 /// How many bytes behind a request that waits are kept before its connection is read no more.
@@ -155,6 +159,8 @@ struct Streamed {
     sent: u64,
     /// Whether the peer has ended its side, also where bytes before that are not read.
     has_peer_ended: bool,
+    /// What it hears, if it tells events.
+    hearing: Option<events::Hearing>,
 }
 
 /// A connection of an engine.
@@ -174,6 +180,11 @@ impl<K> Wire<'_, K> {
 pub(crate) struct Machine<K> {
     limits: Limits,
     remote: Remote,
+    topics: Topics,
+    /// Room for the ids of those that hear a topic.
+    hearers: Vec<Id>,
+    /// What goes to those that hear nothing for a while.
+    comment: EventBytes,
     /// The time of this callback.
     now: Instant,
     /// The last head that was decoded.
@@ -207,6 +218,9 @@ impl<K: 'static> Machine<K> {
             head: RequestHead::new(limits.of_codec()),
             limits,
             remote,
+            topics: Topics::default(),
+            hearers: Vec::new(),
+            comment: events::comment(),
             now: Instant::now(),
             out: Vec::with_capacity(4096),
             has_flushed: false,

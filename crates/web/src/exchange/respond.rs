@@ -226,17 +226,22 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         (mut head, body): (Head, Body),
     ) -> Next<K> {
+        let mut subscription = None;
         let source = match body {
             Body::Awaited(awaited) => {
                 return self.wait_for_answer(program, wire, exchange, context, awaited);
             }
             Body::Stream(source) => source,
+            Body::Events(source, topics) => {
+                subscription = Some(topics);
+                source
+            }
             _ => {
                 return self.respond(program, wire, exchange, context, Response::empty(Status::OK));
             }
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
-        let encoder = match self.encode(asked, &head, None) {
+        let mut encoder = match self.encode(asked, &head, None) {
             Ok(encoder) => encoder,
             Err(error) => return self.respond_again(program, wire, exchange, context, error),
         };
@@ -248,7 +253,9 @@ impl<K: 'static> Machine<K> {
         }
         let (status, decided) = (head.status(), self.time(program, wire.engine));
         let has_peer_ended = exchange.has_peer_ended;
-        let streamed = Streamed { source, encoder, status, decided, has_peer_ended, sent: 0 };
+        let hearing = subscription.and_then(|topics| self.hear(wire, &mut encoder, topics));
+        let streamed =
+            Streamed { source, encoder, status, decided, has_peer_ended, hearing, sent: 0 };
         exchange.stage = Stage::Stream(Box::new(streamed));
         wire.engine.watch_peer(wire.id, true);
         self.stream(program, wire, exchange)
@@ -306,7 +313,7 @@ impl<K: 'static> Machine<K> {
             Body::Static(bytes) => self.put_large(wire, bytes.into()),
             Body::Bytes(bytes) => self.put_large(wire, bytes.into()),
             Body::Shared(bytes) => self.put_large(wire, bytes.into()),
-            Body::Empty | Body::Stream(_) | Body::Later(_) | Body::Awaited(_) => {}
+            _ => {}
         }
     }
 
@@ -478,7 +485,7 @@ impl Body {
             Body::Static(bytes) => Some(bytes.len()),
             Body::Bytes(bytes) => Some(bytes.len()),
             Body::Shared(bytes) => Some(bytes.len()),
-            Body::Stream(_) | Body::Awaited(_) => None,
+            Body::Stream(_) | Body::Events(..) | Body::Awaited(_) => None,
         }
     }
 }

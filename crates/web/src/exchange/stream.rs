@@ -66,6 +66,9 @@ impl<K: 'static> Machine<K> {
             return Next::Waits(exchange);
         };
         wire.engine.watch_peer(wire.id, false);
+        if let Some(hearing) = &streamed.hearing {
+            self.hear_no_more(wire.id, hearing);
+        }
         let Streamed { encoder, status, decided, sent, .. } = *streamed;
         let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
         self.panics += u64::from(has_panicked);
@@ -81,7 +84,7 @@ impl<K: 'static> Machine<K> {
         let (now, from) = (self.time(program, wire.engine), self.from(wire));
         let context = (exchange.route, has_head.then_some(&head[..]));
         self.finish(program, from, context, now, outcome);
-        if is_whole && exchange.asked.keep_alive {
+        if is_whole && exchange.asked.keep_alive && !self.is_draining {
             return self.skip(wire, exchange);
         }
         self.recycle(exchange);
@@ -89,11 +92,15 @@ impl<K: 'static> Machine<K> {
         if is_whole {
             wire.engine.close(wire.id);
         } else {
-            // A client of HTTP/1.0 would take an end for that of the body.
-            wire.engine.set_option(wire.id, SocketOption::Linger(Some(Duration::ZERO)));
-            wire.engine.abort(wire.id);
+            self.reset(wire);
         }
         Next::Nothing
+    }
+
+    /// Ends a connection by a reset. A client of HTTP/1.0 would take an end for that of the body.
+    pub(super) fn reset(&mut self, wire: &mut Wire<'_, K>) {
+        wire.engine.set_option(wire.id, SocketOption::Linger(Some(Duration::ZERO)));
+        wire.engine.abort(wire.id);
     }
 
     /// The connection has room for more output.

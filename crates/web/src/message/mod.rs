@@ -2,6 +2,7 @@
 
 pub(crate) mod arrived;
 pub(crate) mod date;
+pub(crate) mod event;
 pub(crate) mod forwarded;
 pub(crate) mod handover;
 pub(crate) mod head;
@@ -12,4 +13,5 @@ pub(crate) mod receive;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;
+pub(crate) mod subscription;
 pub(crate) mod writer;

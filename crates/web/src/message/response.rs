@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::message::handover::Awaited;
 use crate::message::head::Head;
 use crate::message::source::Source;
+use crate::message::subscription::Subscription;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -41,6 +42,8 @@ pub(crate) enum Body {
     Shared(Arc<[u8]>),
     /// It is made while it is sent.
     Stream(Box<dyn Source>),
+    /// It tells events. The source has the first ones.
+    Events(Box<dyn Source>, Box<Subscription>),
     /// The whole response is still to come. The number is that of what the request has asked for.
     Later(u32),
     /// The whole response is still to come, from another thread.
@@ -50,6 +53,10 @@ pub(crate) enum Body {
 impl Response {
     pub(crate) fn of(status: Status, kind: Option<&'static str>, body: Body) -> Response {
         Response { head: Head::new(status, kind), body, error: None }
+    }
+
+    pub(crate) fn with_head(head: Head, body: Body) -> Response {
+        Response { head, body, error: None }
     }
 
     /// A response without a body.

@@ -88,4 +88,11 @@ pub struct Counters {
     /// Answers that came when their request was over, because its client had gone, or had got a
     /// 504.
     pub late: u64,
+    /// Events that connections have lost, because they did not keep up: see
+    /// [`Events::lossy`](crate::events::Events::lossy).
+    pub lost_events: u64,
+    /// Connections that were ended, because they did not keep up with their events.
+    pub slow_hearers: u64,
+    /// How many connections hear a topic now; one that hears two topics counts twice.
+    pub hearers: u64,
 }

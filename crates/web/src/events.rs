@@ -1,0 +1,3 @@
+//! Server-Sent Events: see [`Response::events`](crate::Response::events).
+
+pub use crate::message::event::{Events, ServerEvent};

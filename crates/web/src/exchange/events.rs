@@ -1,0 +1,120 @@
+//! Responses that tell events: what they hear, and how they are told.
+
+use windlass_http1::BodyEncoder;
+use windlass_serve::{Engine, Id, Refusal};
+
+use super::program::Program;
+use super::{Machine, Slot, Stage, Wire};
+use crate::message::event::{EventBytes, Publication};
+use crate::message::subscription::Subscription;
+
+/// A response that hears topics.
+pub(super) struct Hearing {
+    subscription: Box<Subscription>,
+    is_chunked: bool,
+}
+
+impl<K: 'static> Machine<K> {
+    /// A response begins to hear its topics.
+    pub(super) fn hear(
+        &mut self,
+        wire: &mut Wire<'_, K>,
+        encoder: &mut BodyEncoder,
+        subscription: Box<Subscription>,
+    ) -> Option<Hearing> {
+        if !encoder.is_sent() {
+            return None; // behind a HEAD
+        }
+        let mut probe = Vec::new();
+        let is_chunked = encoder.before(&mut probe, 1).is_ok() && !probe.is_empty();
+        for topic in &subscription.topics {
+            if self.topics.subscribe(topic, wire.id) {
+                self.remote.count_hearers(1);
+            }
+        }
+        wire.engine.set_idle_timeout(wire.id, Some(subscription.keep_alive));
+        Some(Hearing { subscription, is_chunked })
+    }
+
+    /// A response hears its topics no more.
+    pub(super) fn hear_no_more(&mut self, id: Id, hearing: &Hearing) {
+        for topic in &hearing.subscription.topics {
+            if self.topics.unsubscribe(topic, id) {
+                self.remote.count_hearers(-1);
+            }
+        }
+    }
+
+    /// Tells an event to all connections of this loop that hear its topic.
+    pub(crate) fn publish(&mut self, engine: &mut Engine<Slot<K>>, publication: &Publication) {
+        let mut ids = std::mem::take(&mut self.hearers);
+        ids.extend(self.topics.hearers(&publication.topic));
+        for id in ids.drain(..) {
+            self.tell_event(&mut Wire { engine, id }, publication);
+        }
+        self.hearers = ids;
+    }
+
+    fn tell_event(&mut self, wire: &mut Wire<'_, K>, publication: &Publication) {
+        let is_full = wire.engine.is_full(wire.id);
+        let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) else { return };
+        let Stage::Stream(streamed) = &mut exchange.stage else { return };
+        let Some(hearing) = &streamed.hearing else { return };
+        let is_lossy = hearing.subscription.is_lossy;
+        let is_chunked = hearing.is_chunked;
+        if !is_full {
+            streamed.sent += publication.event.len() as u64;
+            match wire.engine.write(wire.id, publication.event.to_buf(is_chunked)) {
+                // It ends already.
+                Ok(()) => return,
+                Err(refused) if refused.reason == Refusal::Stale => return,
+                Err(_) => {}
+            }
+        }
+        if is_lossy {
+            self.remote.count_lost_event();
+        } else {
+            self.remote.count_slow_hearer();
+            self.reset(wire);
+        }
+    }
+
+    /// Nothing was sent for a while.
+    pub(super) fn keep_alive(&mut self, wire: &mut Wire<'_, K>) {
+        if wire.engine.is_full(wire.id) {
+            return;
+        }
+        let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_ref()) else { return };
+        let Stage::Stream(streamed) = &exchange.stage else { return };
+        let Some(hearing) = &streamed.hearing else { return };
+        let comment = self.comment.to_buf(hearing.is_chunked);
+        if wire.engine.write(wire.id, comment).is_err() {
+            self.reset(wire);
+        }
+    }
+
+    /// The server shuts down: responses that tell events end.
+    pub(super) fn end_events<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+    ) {
+        let hears = |slot: &Slot<K>| {
+            let stage = slot.exchange.as_ref().map(|exchange| &exchange.stage);
+            matches!(stage, Some(Stage::Stream(streamed)) if streamed.hearing.is_some())
+        };
+        let ids = engine.ids().filter(|id| engine.state(*id).is_some_and(hears));
+        for id in ids.collect::<Vec<Id>>() {
+            let mut wire = Wire { engine, id };
+            if let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) {
+                exchange.asked.keep_alive = false;
+            }
+            self.peer_ended(program, &mut wire);
+        }
+    }
+}
+
+/// What goes out where nothing else does: a comment.
+pub(super) fn comment() -> EventBytes {
+    EventBytes::new(":\n\n")
+}
