@@ -76,7 +76,9 @@
 //! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
 //! | a body in parts, or behind a look at the head | [`body`], [`Request::collect`] |
-//! | an answer of another thread | [`Response::later`] |
+//! | an answer of another thread, or parts of it | [`Response::later`], [`Response::writer`] |
+//! | a body that comes in parts | [`body`] |
+//! | a loop of the program | [`Engine`] |
 //! | a response that is made while it is sent | [`Response::stream`] |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
 //! | another protocol on the same connection | [`upgrade`] |

@@ -113,8 +113,8 @@ fn a_request_allocates_nothing() {
     let get = b"GET /static HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n";
     let named = b"GET /hello/a%20b HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
-    let chunked =
-        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+    let chunked = b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+        4\r\nbody\r\n0\r\n\r\n";
     let pipeline = get.repeat(16);
     // What is sent, how many bytes of answers come, and how often the handlers allocate.
     let cases: [(&str, &[&[u8]], usize, u64); 7] = [

@@ -99,7 +99,7 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// A raw connection has gone over to TLS, after [`Engine::encrypt`](crate::Engine::encrypt).
+    /// A raw connection has gone over to TLS, after `Engine::encrypt`.
     Encrypted {
         /// The connection.
         id: Id,

@@ -15,7 +15,7 @@ use super::arrived::Arrived;
 
 /// A client, as far as its proxies are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct Sender {
     pub(crate) ip: Option<IpAddr>,
     pub(crate) is_secure: bool,
 }
@@ -29,16 +29,16 @@ struct Hop {
 }
 
 /// The client of a request.
-pub(crate) fn client(arrived: Arrived<'_>) -> Client {
+pub(crate) fn client(arrived: Arrived<'_>) -> Sender {
     let from = arrived.from;
-    let plain = Client { ip: from.peer.map(|peer| peer.ip()), is_secure: from.is_tls };
+    let plain = Sender { ip: from.peer.map(|peer| peer.ip()), is_secure: from.is_tls };
     match from.trust {
         Some(trust) if trust.contains(from.peer) => behind_proxies(arrived, trust, plain),
         _ => plain,
     }
 }
 
-fn behind_proxies(arrived: Arrived<'_>, trust: &Networks, plain: Client) -> Client {
+fn behind_proxies(arrived: Arrived<'_>, trust: &Networks, plain: Sender) -> Sender {
     let values = |name| arrived.head.get_all(arrived.bytes, name);
     let (mut forwarded, mut addresses) = (Vec::new(), Vec::new());
     values("forwarded").for_each(|value| elements(value, &mut forwarded));
@@ -66,7 +66,7 @@ fn behind_proxies(arrived: Arrived<'_>, trust: &Networks, plain: Client) -> Clie
         (Some(one), Some(other)) if one != other => None,
         (one, other) => one.or(other),
     };
-    Client { ip: ip.or(plain.ip), is_secure: is_secure.unwrap_or(plain.is_secure) }
+    Sender { ip: ip.or(plain.ip), is_secure: is_secure.unwrap_or(plain.is_secure) }
 }
 
 /// The client of the outermost trusted proxy, and how many elements that took; `None` without an
