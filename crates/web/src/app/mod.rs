@@ -192,6 +192,24 @@ impl<S: 'static> App<S> {
         self
     }
 
+    /// Sets how many requests of the last route may wait for their response on a loop, beside
+    /// [`Limits::running`]: for a database with few connections, for example. A further one is a
+    /// 503 with `Retry-After`, whose handler has run, but not its job. All methods of a path count
+    /// together. A request whose body comes does not count yet.
+    ///
+    /// ```
+    /// use windlass_web::App;
+    ///
+    /// let app = App::new()
+    ///     .get("/report", |_, q| q.blocking(|| "a long query", |_, report| report))
+    ///     .running(4);
+    /// # let _ = app;
+    /// ```
+    pub fn running(mut self, count: usize) -> App<S> {
+        self.routes.last().most_running = Some(count);
+        self
+    }
+
     /// Calls `hook` at the head of every request, before its body and its handler. If the hook
     /// returns a response, that is the answer, and nothing else is called.
     ///

@@ -197,6 +197,10 @@ impl<S: 'static> Program for Perform<S> {
         true
     }
 
+    fn most_running(&self, route: RouteId) -> usize {
+        self.plan.routes.most_running(route)
+    }
+
     #[inline]
     fn is_watched(&self) -> bool {
         self.plan.has_finished

@@ -14,11 +14,12 @@ pub(super) struct Route<S> {
     pub(super) handler: Arc<HandlerFn<S>>,
     pub(super) at_head: bool,
     pub(super) body_limit: Option<u64>,
+    pub(super) most_running: Option<usize>,
 }
 
 impl<S> Route<S> {
     pub(super) fn new(handler: Arc<HandlerFn<S>>) -> Route<S> {
-        Route { handler, at_head: false, body_limit: None }
+        Route { handler, at_head: false, body_limit: None, most_running: None }
     }
 }
 
@@ -205,6 +206,13 @@ impl<S> Routes<S> {
     #[inline]
     pub(super) fn pattern(&self, id: RouteId) -> &str {
         self.all.get(id.0 as usize).map_or("", |one| &one.pattern)
+    }
+
+    /// How many requests of a path may wait for their response.
+    pub(super) fn most_running(&self, id: RouteId) -> usize {
+        let Some(resource) = self.all.get(id.0 as usize) else { return usize::MAX };
+        let routes = resource.methods.iter().map(|(_, route)| route).chain(&resource.any);
+        routes.filter_map(|route| route.most_running).min().unwrap_or(usize::MAX)
     }
 
     /// The hooks of the applications that a route is in, below the outermost.

@@ -415,6 +415,11 @@ impl<S: 'static> ServerLoop<S> {
         self.running.engine().len()
     }
 
+    /// How many requests wait for their response.
+    pub fn requests(&mut self) -> usize {
+        self.running.handler().machine.running()
+    }
+
     /// Begins the shutdown.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.running.stop(watcher);

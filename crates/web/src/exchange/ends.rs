@@ -70,7 +70,7 @@ impl<K: 'static> Machine<K> {
                 slot.exchange = Some(exchange);
             }
             (Stage::Answer(_) | Stage::Later(_), Cause::TooSlow) => {
-                self.running -= 1;
+                self.running.end(exchange.route);
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
             }
             (Stage::Skip, Cause::TooSlow) => {
@@ -170,7 +170,7 @@ impl<K: 'static> Machine<K> {
         match stage {
             Stage::Head | Stage::Skip | Stage::Room => return,
             Stage::Body(_) | Stage::Receive(_) => {}
-            Stage::Answer(_) | Stage::Later(_) => self.running -= 1,
+            Stage::Answer(_) | Stage::Later(_) => self.running.end(*route),
             Stage::Stream(streamed) => {
                 outcome.status = Some(streamed.status);
                 outcome.sent = streamed.sent;

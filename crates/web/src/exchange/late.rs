@@ -23,7 +23,7 @@ impl<K: 'static> Machine<K> {
             let response = self.given(answer);
             return self.respond(program, wire, exchange, context, response);
         }
-        if self.running >= self.limits.running {
+        if !self.admits(program, context.0) {
             return self.refuse_busy(program, wire, exchange, context);
         }
         if exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended) {
@@ -64,7 +64,7 @@ impl<K: 'static> Machine<K> {
             return;
         };
         exchange.stage = Stage::Head;
-        self.ends_waiting(wire);
+        self.ends_waiting(wire, exchange.route);
         let response = self.given(answer);
         self.answer_late(program, wire, exchange, Answer::Respond(response));
     }

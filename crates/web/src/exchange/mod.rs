@@ -29,6 +29,7 @@ pub(crate) mod raw;
 mod read;
 mod receive;
 mod respond;
+mod running;
 mod stream;
 
 use std::num::NonZeroU16;
@@ -40,6 +41,7 @@ use windlass_serve::{Engine, Id};
 use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId, Trailers};
 use crate::exchange::receive::Receiving;
+use crate::exchange::running::Waiting;
 use crate::message::arrived::{Arrived, From};
 use crate::message::date::Date;
 use crate::message::event::EventBytes;
@@ -201,7 +203,7 @@ pub(crate) struct Machine<K> {
     early: Vec<(Id, windlass::Buf)>,
     pool: Vec<Box<Exchange<K>>>,
     /// How many requests wait for their response.
-    running: usize,
+    running: Waiting,
     /// Requests by the class of their status; first those without a response.
     ends: [u64; 6],
     /// Sources of streams that have panicked.
@@ -229,7 +231,7 @@ impl<K: 'static> Machine<K> {
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),
-            running: 0,
+            running: Waiting::default(),
             ends: [0; 6],
             panics: 0,
             is_draining: false,
@@ -255,6 +257,16 @@ impl<K: 'static> Machine<K> {
     /// The server will shut down, and serves all clients until then.
     pub(crate) fn will_shut_down(&mut self) {
         self.is_leaving = true;
+    }
+
+    /// How many requests wait for their response.
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether one more request of a route may wait.
+    fn admits<P: Program<Keep = K>>(&self, program: &P, route: RouteId) -> bool {
+        self.running.admits(route, self.limits.running, program.most_running(route))
     }
 
     /// A callback begins.

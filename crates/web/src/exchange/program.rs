@@ -88,6 +88,11 @@ pub(crate) trait Program {
     /// Such a connection is over. Its number is free.
     fn raw_over(&mut self, raw: u32, over: Over);
 
+    /// How many requests of a route may wait for their response.
+    fn most_running(&self, _route: RouteId) -> usize {
+        usize::MAX
+    }
+
     /// Whether it wants to know how requests end: then their heads are kept, and the clock is read.
     fn is_watched(&self) -> bool;
 

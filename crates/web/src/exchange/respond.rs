@@ -57,13 +57,13 @@ impl<K: 'static> Machine<K> {
             Answer::Respond(response) => self.respond(program, wire, exchange, context, response),
             Answer::Switch(switch) => self.switch(program, wire, exchange, context, *switch),
             Answer::Job(job, keep) => {
-                if self.running >= self.limits.running || wire.engine.execute(wire.id, job).is_err()
-                {
+                let admits = self.admits(program, context.0);
+                if !admits || wire.engine.execute(wire.id, job).is_err() {
                     return self.refuse_busy(program, wire, exchange, context);
                 }
                 self.wait_for(wire, exchange, context, Stage::Answer(keep))
             }
-            Answer::Later(_) if self.running >= self.limits.running => {
+            Answer::Later(_) if !self.admits(program, context.0) => {
                 self.refuse_busy(program, wire, exchange, context)
             }
             Answer::Later(keep) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
@@ -110,7 +110,7 @@ impl<K: 'static> Machine<K> {
             exchange.head.extend_from_slice(head);
         }
         exchange.stage = stage;
-        self.running += 1;
+        self.running.begin(exchange.route);
         self.limit_answer(wire);
         wire.engine.watch_peer(wire.id, true);
         Next::Waits(exchange)
@@ -375,8 +375,8 @@ impl<K: 'static> Machine<K> {
     }
 
     /// A request waits no more.
-    pub(super) fn ends_waiting(&mut self, wire: &mut Wire<'_, K>) {
-        self.running -= 1;
+    pub(super) fn ends_waiting(&mut self, wire: &mut Wire<'_, K>, route: RouteId) {
+        self.running.end(route);
         wire.engine.limit(wire.id, None, 0);
         wire.engine.watch_peer(wire.id, false);
     }
@@ -414,7 +414,7 @@ impl<K: 'static> Machine<K> {
         let mut exchange = slot.exchange.take()?;
         match std::mem::replace(&mut exchange.stage, Stage::Head) {
             Stage::Answer(keep) => {
-                self.ends_waiting(wire);
+                self.ends_waiting(wire, exchange.route);
                 Some((exchange, keep))
             }
             stage => {

@@ -5,5 +5,6 @@
 mod bench;
 mod clocks;
 mod receive;
+mod running;
 mod skip;
 mod trust;
