@@ -13,7 +13,13 @@ use crate::words::error::Error;
 use crate::words::status::Status;
 
 /// What a client is told whose body is too long.
-pub(super) const LONG: &str = "the body is longer than the limit";
+const LONG: &str = "the body is longer than the limit";
+
+/// The server has no memory for a body: never, or not now.
+fn no_memory(status: Status) -> Error {
+    let error = Error::new(status).text("there is no memory for the body");
+    if status == Status::SERVICE_UNAVAILABLE { error.header("Retry-After", "1") } else { error }
+}
 
 /// What is left of bytes that were decoded.
 pub(super) enum Rest<K> {
@@ -244,7 +250,14 @@ impl<K: 'static> Machine<K> {
                     }
                 }
                 Event::Body(_) if exchange.is_skipped() => {}
-                Event::Body(range) => exchange.body.extend_from_slice(&input[range]),
+                Event::Body(range) => {
+                    exchange.body.extend_from_slice(&input[range]);
+                    if exchange.held() > wire.engine.budget().share() {
+                        let error = no_memory(Status::SERVICE_UNAVAILABLE);
+                        self.give_up(program, wire, Some(exchange), error);
+                        return Rest::Nothing;
+                    }
+                }
                 Event::End if exchange.is_skipped() => {
                     if !self.end_skip(wire, exchange) {
                         return Rest::Nothing;
@@ -289,14 +302,15 @@ impl<K: 'static> Machine<K> {
             Begin::Answer(route, answer) => (route, answer),
             Begin::Collect(route, most) => {
                 let most = most.unwrap_or(self.limits.body);
-                if exchange.decoder.left().is_none_or(|left| left <= most) {
-                    let _ = exchange.decoder.limit_body(most); // for one without a length
-                    exchange.route = route;
-                    exchange.stage = Stage::Body(None);
-                    return Next::Waits(self.expect_body(wire, exchange));
+                match self.refuses_body(wire, &exchange, most, true) {
+                    Some(error) => (route, Answer::Respond(error.into())),
+                    None => {
+                        let _ = exchange.decoder.limit_body(most); // for one without a length
+                        exchange.route = route;
+                        exchange.stage = Stage::Body(None);
+                        return Next::Waits(self.expect_body(wire, exchange));
+                    }
                 }
-                let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
-                (route, Answer::Respond(error.into()))
             }
         };
         exchange.route = route;
@@ -305,6 +319,31 @@ impl<K: 'static> Machine<K> {
         match self.answer(program, wire, Some(exchange), context, answer) {
             Next::Body(exchange, most) => self.begin_body(program, wire, exchange, most),
             next => next,
+        }
+    }
+
+    /// Why a body with a length is not read: it is beyond its limit, or is to be collected, and
+    /// there is no memory for it.
+    pub(super) fn refuses_body(
+        &self,
+        wire: &Wire<'_, K>,
+        exchange: &Exchange<K>,
+        most: u64,
+        is_collected: bool,
+    ) -> Option<Error> {
+        let left = exchange.decoder.left()?;
+        if left > most {
+            return Some(Error::new(Status::CONTENT_TOO_LARGE).text(LONG));
+        }
+        let budget = wire.engine.budget();
+        let needed = left.saturating_add(exchange.held() as u64);
+        match () {
+            () if !is_collected || needed <= budget.share() as u64 => None,
+            // A quarter of the budget is for those that hold little.
+            () if needed > (budget.limit() - budget.limit() / 4) as u64 => {
+                Some(no_memory(Status::CONTENT_TOO_LARGE))
+            }
+            () => Some(no_memory(Status::SERVICE_UNAVAILABLE)),
         }
     }
 

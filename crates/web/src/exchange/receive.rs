@@ -11,8 +11,6 @@ use super::respond::{Context, Next};
 use super::{Exchange, Machine, Stage, Wire};
 use crate::message::receive::Resume;
 use crate::message::response::Response;
-use crate::words::error::Error;
-use crate::words::status::Status;
 
 /// A body that is taken part by part.
 pub(super) struct Receiving<K> {
@@ -105,8 +103,8 @@ impl<K: 'static> Machine<K> {
         mut exchange: Box<Exchange<K>>,
         most: u64,
     ) -> Next<K> {
-        if exchange.decoder.left().is_some_and(|left| left > most) {
-            let error = Error::new(Status::CONTENT_TOO_LARGE).text(super::read::LONG);
+        let is_collected = matches!(exchange.stage, Stage::Body(_));
+        if let Some(error) = self.refuses_body(wire, &exchange, most, is_collected) {
             self.drop_receiver(program, &mut exchange);
             return self.respond_early(program, wire, exchange, error.into());
         }

@@ -43,6 +43,10 @@ pub struct Limits {
     pub fields: u16,
     /// Bytes of a request's body. Beyond: 413. A route can have
     /// [another limit](crate::App::body_limit). Default 1 MiB.
+    ///
+    /// A body that is collected also has to fit into the
+    /// [share](windlass_serve::memory::Budget) of its connection in the memory of the server. One
+    /// that never would is a 413; one that does not at present is a 503 with `Retry-After`.
     pub body: u64,
     /// How many requests of a loop may wait for their response. Beyond: 503. Default 10,000.
     pub running: usize,

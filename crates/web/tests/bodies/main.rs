@@ -4,6 +4,7 @@
 
 mod bench;
 mod clocks;
+mod memory;
 mod receive;
 mod running;
 mod skip;
