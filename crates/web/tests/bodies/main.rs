@@ -8,4 +8,5 @@ mod memory;
 mod receive;
 mod running;
 mod skip;
+mod statuses;
 mod trust;
