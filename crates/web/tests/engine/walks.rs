@@ -49,7 +49,9 @@ enum Heard {
 fn plan(rng: &mut Rng, begins_raw: bool, has_tls: bool) -> Plan {
     let (mut plan, mut is_raw, mut is_plain) = (Plan::default(), begins_raw, true);
     for number in 0..rng.usize(4..16) {
-        let text = format!("{number}{}", "x".repeat(rng.usize(0..300)));
+        // Some are longer than what is read ahead of a request that waits.
+        let most = *rng.choice(&[10, 300, 30_000]).expect("some");
+        let text = format!("{number}{}", "x".repeat(rng.usize(0..most)));
         let step = match (is_raw, rng.u8(..8)) {
             // A client goes over to TLS when it is connected: when it has heard something.
             (true, _) if number == 0 => Step::Say(text),
@@ -309,7 +311,7 @@ impl Walk {
     /// Says some bytes in pieces.
     fn say_cut(&mut self, client: Id, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let most = if self.rng.bool() { 10 } else { 1000 };
+            let most = *self.rng.choice(&[10, 1000, 50_000]).expect("some");
             let (piece, rest) = bytes.split_at(self.rng.usize(1..=most).min(bytes.len()));
             self.clients.say(client, piece.to_vec());
             for _ in 0..self.rng.usize(..3) {
