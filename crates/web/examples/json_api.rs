@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use windlass_web::{App, Error, Request, Response, Status};
 
+#[path = "common/mod.rs"]
+mod common;
+
 type Q<'a> = Request<'a, Store>;
 
 /// What a loop keeps. The notes of this program belong to its only loop; several loops would share
@@ -59,13 +62,12 @@ pub(crate) fn api() -> App<Store> {
         .before(ask)
 }
 
+#[allow(dead_code)] // a test uses the application
 fn main() -> std::io::Result<()> {
-    let port = std::env::args().skip_while(|word| word != "--port").nth(1);
-    let address = format!("127.0.0.1:{}", port.as_deref().unwrap_or("8080"));
-    let listener = std::net::TcpListener::bind(address)?;
-    println!("listening on {}", listener.local_addr()?);
-    api().listen(listener)?.run()?;
-    Ok(())
+    let mut options = common::Options::new("json_api [--port N]");
+    let port: u16 = options.take("--port").unwrap_or(8080);
+    options.end();
+    common::serve(api().listen(format!("127.0.0.1:{port}"))?)
 }
 
 #[cfg(test)]

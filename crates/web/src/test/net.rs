@@ -386,7 +386,8 @@ impl Net {
             let waiting = std::mem::take(&mut tls.waiting);
             let _ = tls.session.write_all(&waiting, &mut out); // a failure is seen as an end
         }
-        if tls.closes && tls.waiting.is_empty() {
+        // Inside of a handshake a server could not read the close_notify.
+        if tls.closes && tls.session.is_open() {
             tls.session.close();
         }
         tls.session.take_output(&mut out);

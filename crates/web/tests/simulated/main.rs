@@ -3,6 +3,8 @@
 //!
 //! `WINDLASS_SEED=5 WINDLASS_PROGRAMS=1` repeats a program.
 #![allow(missing_docs, unreachable_pub)] // a test binary has no users
+// Two examples share code, and a binary of tests has both.
+#![allow(clippy::duplicate_mod)]
 
 mod logged;
 mod model;

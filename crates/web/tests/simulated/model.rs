@@ -8,6 +8,9 @@ use windlass_http1::{Asked, Event, Limits, Method, ResponseDecoder, ResponseHead
 use windlass_web::test::{Host, Simulation};
 use windlass_web::{App, Error, Flow, Limits as WebLimits, Part, Response};
 
+#[path = "../../examples/hello.rs"]
+mod hello;
+
 /// The bytes of a body: `len` of them, which depend on a key.
 pub fn pattern(key: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| b'a' + ((i as u64 * 7 + (i as u64 >> 6) + key) % 26) as u8).collect()
@@ -27,12 +30,10 @@ pub fn app(served: &Served) -> App {
     routes(served).limits(limits)
 }
 
-/// The application, with the limits of every server.
+/// The application, with the limits of every server: the example `hello`, and more routes.
 pub fn routes(served: &Served) -> App {
     let served = served.clone();
-    App::new()
-        .get("/", |(), _| "Hello, World!")
-        .post("/echo", |(), q| q.body().map(<[u8]>::to_vec))
+    hello::app()
         .get("/large/{key}/{len}", |(), q| {
             let (key, len) = sized(q)?;
             Ok::<_, Error>(pattern(key, len))

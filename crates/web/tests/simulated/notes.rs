@@ -9,7 +9,6 @@ use windlass_web::test::{self, Client, ClientError, Simulation};
 
 use json_api::{Note, api};
 
-#[allow(dead_code)] // it is a program, too
 #[path = "../../examples/json_api.rs"]
 mod json_api;
 
