@@ -4,6 +4,7 @@
 //! mod.rs      the type `App`
 //! routes.rs   which handler answers a request
 //! hooks.rs    what is called around handlers
+//! every.rs    what is done again and again
 //! perform.rs  requests into calls of handlers
 //! serve.rs    the application as a handler of windlass-serve
 //! listen.rs   where it listens
@@ -11,6 +12,7 @@
 //! upgrade.rs  what takes over a connection behind an upgrade
 //! ```
 
+mod every;
 mod hooks;
 mod listen;
 mod perform;
@@ -73,6 +75,7 @@ pub struct App<S = ()> {
     routes: Routes<S>,
     hooks: Hooks<S>,
     limits: Limits,
+    periodic: Vec<every::Periodic<S>>,
     server: running::Settings,
 }
 
@@ -97,6 +100,7 @@ impl<S: 'static> App<S> {
             routes: Routes::default(),
             hooks: Hooks::default(),
             limits: Limits::default(),
+            periodic: Vec::new(),
             server: running::Settings::default(),
         }
     }

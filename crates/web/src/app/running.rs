@@ -214,13 +214,14 @@ impl<S: 'static> App<S> {
         remote: &Remote,
         is_own: bool,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
-        let App { make, routes, hooks, limits, server: settings } = self;
+        let App { make, routes, hooks, limits, periodic, server: settings } = self;
         let plan = Arc::new(Plan::new(routes, hooks, limits.body));
         let (loops, delay) = (remote.clone(), settings.drain_delay);
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
             machine: Machine::new(limits, loops.clone()),
             remote: loops.clone(),
+            periodic: periodic.clone(),
             delay,
             ends_at: None,
         };

@@ -6,6 +6,7 @@ use windlass::{Address, Buf, Message};
 use windlass_serve::jobs::JobError;
 use windlass_serve::{Action, Cause, Closed, Conn, Context, Detached, Handler, Origin};
 
+use super::every::{self, Periodic};
 use super::{Kept, Perform};
 use crate::exchange::{Machine, Slot, Wire};
 use crate::message::event::Publication;
@@ -17,6 +18,7 @@ pub(crate) struct Loop<S: 'static> {
     pub(super) perform: Perform<S>,
     pub(super) machine: Machine<Kept<S>>,
     pub(super) remote: Remote,
+    pub(super) periodic: Vec<Periodic<S>>,
     /// How long it serves when the server will shut down, and when that is over.
     pub(super) delay: Duration,
     pub(super) ends_at: Option<Instant>,
@@ -27,6 +29,12 @@ impl<S> Loop<S> {
     pub(super) fn requests(&self) -> Requests {
         let (ends, panics) = self.machine.requests();
         Requests::new(ends, panics + self.perform.panics)
+    }
+
+    /// How long until it has something to do at a time.
+    fn next_tick(&self, now: Instant) -> Option<Duration> {
+        let end = self.ends_at.map(|end| end.saturating_duration_since(now));
+        every::until_next(&self.periodic, now).into_iter().chain(end).min()
     }
 }
 
@@ -77,16 +85,23 @@ impl<S: 'static> Handler for Loop<S> {
         if self.delay.is_zero() {
             return Action::Shutdown;
         }
-        server.engine().tick_after(self.delay);
+        if let Some(delay) = self.next_tick(server.now()) {
+            server.engine().tick_after(delay);
+        }
         Action::None
     }
 
     fn tick(&mut self, server: &mut Context<'_, Self::State>) -> (Option<Duration>, Action) {
         let now = server.now();
-        match self.ends_at {
-            Some(end) if end <= now => (None, Action::Shutdown),
-            end => (end.map(|end| end - now), Action::None),
+        if self.ends_at.is_some_and(|end| end <= now) {
+            return (None, Action::Shutdown);
         }
+        if !self.periodic.is_empty() {
+            let (periodic, state) = (&mut self.periodic, self.perform.state());
+            let panics = every::call_due(periodic, state, &self.remote, now);
+            self.perform.panics += panics;
+        }
+        (self.next_tick(now), Action::None)
     }
 
     fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
