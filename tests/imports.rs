@@ -154,6 +154,7 @@ const WEB: Floors = Floors {
                 "message::event",
                 "message::arrived",
                 "message::request",
+                "message::http_types",
             ],
         ),
         ("connections", &["exchange"]),

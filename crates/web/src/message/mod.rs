@@ -6,6 +6,8 @@ pub(crate) mod event;
 pub(crate) mod forwarded;
 pub(crate) mod handover;
 pub(crate) mod head;
+#[cfg(feature = "http")]
+mod http_types;
 pub(crate) mod kind;
 pub(crate) mod later;
 pub(crate) mod query;

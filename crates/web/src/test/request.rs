@@ -62,6 +62,21 @@ methods! {
     patch "PATCH",
 }
 
+/// The client writes `Content-Length` itself. A value that is no UTF-8 has U+FFFD.
+#[cfg(feature = "http")]
+impl<B: Into<Vec<u8>>> From<http::Request<B>> for TestRequest {
+    fn from(from: http::Request<B>) -> TestRequest {
+        let (parts, body) = from.into_parts();
+        let mut made = request(parts.method.as_str(), &parts.uri.to_string());
+        let framing = [http::header::CONTENT_LENGTH, http::header::TRANSFER_ENCODING];
+        for (name, value) in parts.headers.iter().filter(|(name, _)| !framing.contains(name)) {
+            made = made.header(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
+        }
+        let body: Vec<u8> = body.into();
+        if body.is_empty() { made } else { made.body(body) }
+    }
+}
+
 impl TestRequest {
     /// Adds a field.
     pub fn header(mut self, name: &str, value: &str) -> TestRequest {
