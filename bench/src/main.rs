@@ -12,6 +12,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- million [--connections 1000000]
 //! cargo run --release --manifest-path bench/Cargo.toml -- datagrams [--runs 7] [--seconds 0.5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- tls [--runs 5] [--seconds 2]
+//! cargo run --release --manifest-path bench/Cargo.toml --features http,ntex -- http [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -26,6 +27,7 @@ mod allocations;
 mod arguments;
 mod datagrams;
 mod histogram;
+mod http_load;
 mod listeners;
 mod load;
 mod machine;
@@ -60,6 +62,8 @@ const USAGE: &str = "usage:
   datagrams [--runs N] [--seconds S] [--peers N]      datagrams one by one, and in batches
   tls   [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       TLS beside a raw loop on rustls
+  http  [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      HTTP beside a raw loop with httparse
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -78,12 +82,14 @@ fn main() -> ExitCode {
         "million" => suites::million::run(&mut arguments),
         "datagrams" => suites::datagrams::run(&mut arguments),
         "tls" => suites::tls::run(&mut arguments),
+        "http" => suites::http::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
         "tls-load" => tls_load::run(&mut arguments),
+        "http-load" => http_load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),
         "peers" => datagrams::run(&mut arguments),

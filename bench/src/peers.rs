@@ -159,24 +159,74 @@ pub fn tls(files: &[String; 2]) -> io::Result<Vec<Peer>> {
         let words = [&ours, "serve", server, "{port}", &files[0], &files[1]].map(String::from);
         Peer { name: name.into(), command: Ok(words.to_vec()) }
     };
-    let nginx = || {
-        installed("nginx")?;
-        let directory = built()?;
-        let [certificate, key] = files;
-        let config = NGINX.replace("CERTIFICATE", certificate).replace("KEY", key);
-        std::fs::write(directory.join("nginx.conf.in"), config)
-            .map_err(|error| error.to_string())?;
-        let start = "cd $1 && sed s/PORT/$2/ nginx.conf.in > nginx.conf && \
-                     exec nginx -p $1 -c $1/nginx.conf";
-        let directory = directory.to_string_lossy().into_owned();
-        Ok(["sh", "-c", start, "sh", &directory, "{port}"].map(String::from).to_vec())
-    };
+    let [certificate, key] = files;
+    let config = NGINX.replace("CERTIFICATE", certificate).replace("KEY", key);
     Ok(vec![
         inside("raw-tls", "raw-tls"),
         inside("raw-tls-again", "raw-tls"),
         inside("windlass-serve", "windlass-tls"),
-        Peer { name: "nginx".into(), command: nginx() },
+        Peer { name: "nginx".into(), command: configured("nginx-tls.conf.in", &config) },
     ])
+}
+
+/// Servers of HTTP; the first is the base of the ratios.
+pub fn http() -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let inside = |name: &str, is_there: bool| {
+        let words = [&ours, "serve", name, "{port}"].map(String::from).to_vec();
+        let missing = || format!("it was built without the feature that has {name}");
+        Peer { name: name.into(), command: is_there.then_some(words).ok_or_else(missing) }
+    };
+    let one_processor = |program: PathBuf| {
+        let program = program.to_string_lossy().into_owned();
+        ["env", "GOMAXPROCS=1", &program, "{port}"].map(String::from).to_vec()
+    };
+    let nginx = || configured("nginx-http.conf.in", NGINX_HTTP);
+    let uwebsockets = || {
+        let program = std::env::var("UWEBSOCKETS");
+        let program = program.map_err(|_| "UWEBSOCKETS names no program".to_owned())?;
+        Ok(vec![program, "{port}".into()])
+    };
+    Ok(vec![
+        inside("http-floor", true),
+        inside("windlass-web", true),
+        inside("windlass-web-uring", true),
+        inside("may_minihttp", cfg!(feature = "http")),
+        inside("hyper", cfg!(feature = "http")),
+        inside("ntex", cfg!(feature = "ntex")),
+        Peer { name: "uWebSockets".into(), command: uwebsockets() },
+        Peer { name: "nginx".into(), command: nginx() },
+        Peer { name: "fasthttp".into(), command: go("fasthttp").map(one_processor) },
+        Peer { name: "net/http".into(), command: go("nethttp").map(one_processor) },
+    ])
+}
+
+/// nginx as one process that answers with a few bytes.
+const NGINX_HTTP: &str = "daemon off;
+master_process off;
+pid nginx.pid;
+error_log stderr crit;
+events { worker_connections 16384; }
+http {
+    access_log off;
+    default_type text/plain;
+    keepalive_timeout 1h;
+    keepalive_requests 1000000000;
+    server {
+        listen 127.0.0.1:PORT backlog=4096;
+        location / { return 200 'Hello, World!'; }
+    }
+}
+";
+
+/// nginx with a configuration, in which `PORT` becomes its port.
+fn configured(name: &str, config: &str) -> Result<Vec<String>, String> {
+    installed("nginx")?;
+    let directory = built()?;
+    std::fs::write(directory.join(name), config).map_err(|error| error.to_string())?;
+    let start = "cd $1 && sed s/PORT/$2/ $3 > nginx.conf && exec nginx -p $1 -c $1/nginx.conf";
+    let directory = directory.to_string_lossy().into_owned();
+    Ok(["sh", "-c", start, "sh", &directory, "{port}", name].map(String::from).to_vec())
 }
 
 /// nginx as one process that answers with a few bytes.

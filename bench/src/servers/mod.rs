@@ -5,8 +5,13 @@ mod batches;
 mod broadcast;
 mod compio;
 mod datagrams;
+mod http_floor;
+#[cfg(feature = "http")]
+mod http_peers;
 mod mio;
 mod monoio;
+#[cfg(feature = "ntex")]
+mod ntex;
 mod raw_epoll;
 mod raw_tls;
 mod raw_uring;
@@ -15,6 +20,7 @@ mod tls;
 mod tokio;
 mod windlass;
 mod windlass_serve;
+mod windlass_web;
 
 use std::io;
 use std::net::TcpListener;
@@ -66,6 +72,15 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "tokio-readable" => tokio::serve_readable(port),
         "compio" => compio::serve(port),
         "monoio" => monoio::serve(port),
+        "http-floor" => http_floor::serve(port),
+        "windlass-web" => windlass_web::serve(port, DriverKind::Auto),
+        "windlass-web-uring" => windlass_web::serve(port, DriverKind::Uring),
+        #[cfg(feature = "http")]
+        "hyper" => http_peers::hyper(port),
+        #[cfg(feature = "http")]
+        "may_minihttp" => http_peers::may(port),
+        #[cfg(feature = "ntex")]
+        "ntex" => ntex::serve(port),
         other => Err(invalid(format!("{other:?} is no server"))),
     }
 }

@@ -22,6 +22,15 @@ pub(super) fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<
 }
 
 pub fn serve(port: u16) -> io::Result<()> {
+    run(port, go_on)
+}
+
+/// Serves connections with `go_on`, which gets a descriptor, the bytes that it has not taken, and
+/// space for a read. It returns whether the connection goes on.
+pub(super) fn run(
+    port: u16,
+    mut go_on: impl FnMut(RawFd, &mut Vec<u8>, &mut [u8]) -> bool,
+) -> io::Result<()> {
     let listener = super::listen(port)?;
     listener.set_nonblocking(true)?;
     // SAFETY: no memory is involved.

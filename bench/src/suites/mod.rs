@@ -5,6 +5,7 @@ pub mod datagrams;
 pub mod echo;
 pub mod files;
 pub mod gaio;
+pub mod http;
 pub mod idle;
 pub mod million;
 pub mod modes;

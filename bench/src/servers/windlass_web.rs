@@ -1,0 +1,22 @@
+//! The server of windlass-web, with its default limits but for the time and the number of requests:
+//! connections are kept for as long as a measurement takes.
+
+use std::io;
+use std::time::Duration;
+
+use windlass::{DriverKind, Watcher};
+use windlass_web::{App, Limits};
+
+/// Serves until it is killed.
+pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
+    windlass::fd::raise_max_open_files()?;
+    let limits = Limits::new().keep_alive(Duration::from_secs(3600)).requests(u16::MAX);
+    App::new()
+        .get("/", |_, _| "Hello, World!")
+        .get("/plaintext", |_, _| "Hello, World!")
+        .limits(limits)
+        .watcher(Watcher::builder().driver(driver))
+        .listen(&format!("127.0.0.1:{port}"))?
+        .run()
+        .map(drop)
+}
