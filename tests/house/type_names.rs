@@ -81,6 +81,7 @@ const BETWEEN: &[&str] = &[
     "Then",
     "Version",
     "Waker",
+    "Waiting",
     "Wire",
     "Writer",
 ];
