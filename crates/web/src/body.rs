@@ -32,4 +32,4 @@
 //! # let _ = app;
 //! ```
 
-pub use crate::message::receive::{Demand, Receive, Resume};
+pub use crate::message::request::receive::{Demand, Receive, Resume};

@@ -395,7 +395,7 @@ pub(crate) enum Kept<S> {
     /// What follows its body.
     Behind(crate::message::request::BehindBody<S>),
     /// What takes its body.
-    Receiver(Box<dyn crate::message::receive::Receive<S>>),
+    Receiver(Box<dyn crate::message::request::receive::Receive<S>>),
 }
 
 impl<S> Perform<S> {

@@ -39,10 +39,10 @@ use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Ve
 use windlass_serve::{Engine, Id};
 
 use crate::exchange::peer::{PeerMark, Peers};
-use crate::exchange::program::{Program, RouteId, Trailers};
+use crate::exchange::program::{Program, RouteId};
 use crate::exchange::receive::Receiving;
-use crate::exchange::running::Waiting;
-use crate::message::arrived::{Arrived, From};
+use crate::exchange::running::RunningCounts;
+use crate::message::arrived::{Arrived, From, Trailers};
 use crate::message::date::Date;
 use crate::message::event::EventBytes;
 use crate::message::handover::Awaited;
@@ -203,7 +203,7 @@ pub(crate) struct Machine<K> {
     early: Vec<(Id, windlass::Buf)>,
     pool: Vec<Box<Exchange<K>>>,
     /// How many requests wait for their response.
-    running: Waiting,
+    running: RunningCounts,
     /// Requests by the class of their status; first those without a response.
     ends: [u64; 6],
     /// Sources of streams that have panicked.
@@ -231,7 +231,7 @@ impl<K: 'static> Machine<K> {
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),
-            running: Waiting::default(),
+            running: RunningCounts::default(),
             ends: [0; 6],
             panics: 0,
             is_draining: false,

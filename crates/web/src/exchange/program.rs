@@ -7,10 +7,10 @@ use windlass_serve::{Cause, Engine, Id};
 
 use super::Slot;
 use super::raw::{News, Over, Switch};
-use crate::message::arrived::Arrived;
+use crate::message::arrived::{Arrived, Trailers};
 use crate::message::head::Head;
-use crate::message::receive::Resume;
 use crate::message::request::Job;
+use crate::message::request::receive::Resume;
 use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -125,9 +125,6 @@ pub(crate) enum Answer<K> {
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
 }
-
-/// The fields behind a chunked body.
-pub(crate) type Trailers = Vec<(String, Vec<u8>)>;
 
 /// What follows a part of a body.
 pub(crate) enum AfterPart {

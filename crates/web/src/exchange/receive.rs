@@ -9,7 +9,7 @@ use super::program::{AfterPart, Answer, Program};
 use super::read::Rest;
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Stage, Wire};
-use crate::message::receive::Resume;
+use crate::message::request::receive::Resume;
 use crate::message::response::Response;
 
 /// A body that is taken part by part.

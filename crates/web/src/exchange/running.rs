@@ -4,13 +4,13 @@ use super::program::RouteId;
 
 /// The requests of a loop that wait for their response.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct RunningCounts {
     all: usize,
     /// Those of the routes up to the last one that has had some.
     of: Vec<usize>,
 }
 
-impl Waiting {
+impl RunningCounts {
     pub(super) fn len(&self) -> usize {
         self.all
     }

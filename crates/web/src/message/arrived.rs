@@ -62,3 +62,6 @@ impl<S> Beside for Engine<S> {
         Engine::tls(self, id)
     }
 }
+
+/// The fields behind a chunked body.
+pub(crate) type Trailers = Vec<(String, Vec<u8>)>;

@@ -11,7 +11,6 @@ mod http_types;
 pub(crate) mod kind;
 pub(crate) mod later;
 pub(crate) mod query;
-pub(crate) mod receive;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;

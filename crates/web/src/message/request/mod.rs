@@ -1,5 +1,7 @@
 //! A request, as a handler gets it.
 
+pub(crate) mod receive;
+
 use std::any::Any;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -12,14 +14,13 @@ use windlass_http1::{Method, Version};
 use windlass_serve::Id;
 use windlass_serve::report::Counters;
 
-use crate::exchange::program::Trailers;
-use crate::message::arrived::Arrived;
+use crate::message::arrived::{Arrived, Trailers};
 use crate::message::forwarded;
 use crate::message::query::{Pairs, decode};
-use crate::message::receive::Receive;
 use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
+use receive::Receive;
 
 /// A job for another thread, and its value.
 pub(crate) type Job = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
