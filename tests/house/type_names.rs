@@ -81,7 +81,6 @@ const BETWEEN: &[&str] = &[
     "Then",
     "Version",
     "Waker",
-    "Waiting",
     "Wire",
     "Writer",
 ];
