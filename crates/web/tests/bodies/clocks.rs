@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use windlass_web::windlass::{Source, sim::Sim};
-use windlass_web::{App, Limits};
+use windlass_web::body::{Demand, Receive, Resume};
+use windlass_web::windlass::{Buf, Source, Watcher, sim::Sim};
+use windlass_web::{App, Error, Limits, Request, Response};
 
 use crate::bench::Bench;
 
@@ -30,7 +31,7 @@ fn app(limits: Limits) -> App {
 fn bench(limits: Limits, jobs: Duration) -> Bench {
     let sim = Sim::new(1);
     sim.set_job_time(jobs);
-    Bench::on(windlass_web::windlass::Watcher::simulated(&sim), None, app(limits))
+    Bench::on(Watcher::simulated(&sim), None, app(limits))
 }
 
 /// A bench, a client of it, and the time.
@@ -258,11 +259,53 @@ fn an_answer_that_is_not_read_stalls() {
     let stall = windlass_web::serve::Limits::new().write_stall(40 * SECOND);
     let app = app(limits()).serve_limits(stall).get("/much", |_, _| "x".repeat(10 << 20));
     let sim = Sim::new(1);
-    let mut b = Bench::on(windlass_web::windlass::Watcher::simulated(&sim), None, app);
+    let mut b = Bench::on(Watcher::simulated(&sim), None, app);
     let client = b.connect_deaf();
     b.say(client, "GET /much HTTP/1.1\r\nHost: a\r\n\r\n");
     b.run_for(39 * SECOND);
     assert_eq!(b.server.connections(), 1);
     b.run_for(6 * SECOND);
     assert_eq!(b.server.connections(), 0);
+}
+
+/// Pauses at its first part.
+struct Pauses(bool);
+
+impl Receive<Vec<Resume>> for Pauses {
+    fn begin(&mut self, state: &mut Vec<Resume>, resume: Resume) {
+        state.push(resume);
+    }
+    fn data(&mut self, _: &mut Vec<Resume>, _: Buf) -> Result<Demand, Error> {
+        let pauses = std::mem::replace(&mut self.0, false);
+        Ok(if pauses { Demand::Pause } else { Demand::More })
+    }
+    fn end(
+        self: Box<Self>,
+        _: &mut Vec<Resume>,
+        _: &mut Request<'_, Vec<Resume>>,
+    ) -> Result<Response, Error> {
+        Ok("received".into())
+    }
+}
+
+#[test]
+fn a_pause_does_not_count_for_the_time_of_a_body() {
+    let app = App::with(|_| Vec::new())
+        .limits(limits())
+        .post("/", |_, q| q.receive(Pauses(true)))
+        .at_head();
+    let mut b = Bench::on(Watcher::simulated(&Sim::new(1)), None, app);
+    let client = b.connect();
+    b.say(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+    b.run_for(12 * SECOND);
+    b.say(client, "1");
+    b.run_for(300 * SECOND);
+    assert_eq!(b.heard(client), "", "it is paused");
+    b.server.state()[0].resume();
+    // Of 20 seconds, 12 are gone.
+    let start = b.now();
+    let answer = b.end(client);
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let took = b.now() - start;
+    assert!(took >= 7 * SECOND && took <= 10 * SECOND, "{took:?}");
 }
