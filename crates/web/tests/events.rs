@@ -28,6 +28,7 @@ every_driver! {
     a_client_that_goes_hears_no_more
     a_client_that_ends_its_side_gets_the_end
     a_shutdown_ends_events
+    a_handler_publishes
 }
 
 const EVENTS: &str = "GET /prices HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -199,6 +200,18 @@ fn a_shutdown_ends_events<T: Harness>() {
         web.close(client);
     }
     web.until("it is over", |web| web.server.is_over());
+}
+
+fn a_handler_publishes<T: Harness>() {
+    let app = app(|events| events).post("/prices", |_, q| {
+        assert!(q.remote().publish("prices", q.text()?));
+        Ok::<_, windlass_web::Error>(())
+    });
+    let mut web = serve::<T, _>(app);
+    let [client] = hear(&mut web, EVENTS);
+    let other = web.ask("POST /prices HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n17");
+    web.until_heard(client, "data: 17\n\n");
+    web.until_heard(other, "HTTP/1.1 204 ");
 }
 
 /// Each loop has its hearers.

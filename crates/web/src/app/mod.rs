@@ -36,6 +36,7 @@ use crate::exchange::raw::Raws;
 use crate::message::head::Head;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::remote::Remote;
 use crate::words::error::Error;
 use crate::words::limits::Limits;
 
@@ -365,15 +366,16 @@ struct Plan<S> {
     has_finished: bool,
     /// The limit of bodies where a route has none.
     body: u64,
+    remote: Remote,
 }
 
 impl<S> Plan<S> {
-    fn new(routes: Routes<S>, hooks: Hooks<S>, body: u64) -> Plan<S> {
+    fn new(routes: Routes<S>, hooks: Hooks<S>, body: u64, remote: Remote) -> Plan<S> {
         let nested = routes.all.iter().flat_map(|resource| &resource.nested);
         let all = nested.map(|hooks| hooks.has()).chain([hooks.has()]);
         let (has_after, has_finished) =
             all.fold((false, false), |sum, one| (sum.0 || one.0, sum.1 || one.1));
-        Plan { routes, hooks, has_after, has_finished, body }
+        Plan { routes, hooks, has_after, has_finished, body, remote }
     }
 }
 

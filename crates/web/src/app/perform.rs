@@ -28,7 +28,7 @@ impl<S: 'static> Program for Perform<S> {
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, route) = found.route();
-        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
+        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
             let answer = self.answer(route.and_then(|route| route.body_limit), request, response);
             return Begin::Answer(id, answer);
@@ -55,7 +55,7 @@ impl<S: 'static> Program for Perform<S> {
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, route) = found.route();
-        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
+        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
         if begun.is_none()
             && let Some(response) = self.call_before(&plan, id, &mut request)
         {
@@ -125,7 +125,7 @@ impl<S: 'static> Program for Perform<S> {
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
         let (id, _) = found.route();
-        let mut request = Request::new(arrived, plan.routes.pattern(id), params);
+        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
         request.set_body(body);
         request.set_trailers(Some(trailers));
         let response = self.call(|state| match keep {
@@ -302,7 +302,7 @@ impl<S: 'static> Plan<S> {
     fn request<'a>(&'a self, route: RouteId, arrived: Arrived<'a>) -> Request<'a, S> {
         let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
         let (_, params) = self.routes.find(kind, method, arrived.head.path(arrived.bytes));
-        Request::new(arrived, self.routes.pattern(route), params)
+        Request::new(arrived, &self.remote, self.routes.pattern(route), params)
     }
 }
 

@@ -215,7 +215,7 @@ impl<S: 'static> App<S> {
         is_own: bool,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, periodic, server: settings } = self;
-        let plan = Arc::new(Plan::new(routes, hooks, limits.body));
+        let plan = Arc::new(Plan::new(routes, hooks, limits.body, remote.clone()));
         let (loops, delay) = (remote.clone(), settings.drain_delay);
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),

@@ -11,6 +11,7 @@ use windlass_serve::report::Counters;
 
 use crate::message::arrived::{Arrived, Beside, From};
 use crate::message::request::Request;
+use crate::remote::Remote;
 
 /// A request that is the program's: with its body, and without a borrow of the engine.
 ///
@@ -61,7 +62,7 @@ impl OwnedRequest {
         let OwnedRequest { connection: id, peer, is_tls, trust, .. } = *self;
         let from = From { id, peer, is_tls, trust, is_leaving: false, engine: &Alone };
         let arrived = Arrived { head: &self.head, bytes: &self.bytes[..self.body_at], from };
-        let mut request = Request::new(arrived, "", matchit::Params::default());
+        let mut request = Request::new(arrived, &NOWHERE, "", matchit::Params::default());
         request.set_body(Some(self.body()));
         request
     }
@@ -121,6 +122,9 @@ impl fmt::Debug for OwnedRequest {
 
 /// What stands for the engine of a request that has left it.
 struct Alone;
+
+/// A request of a program with a loop of its own reaches no loops of a server.
+static NOWHERE: LazyLock<Remote> = LazyLock::new(Remote::default);
 
 static NOTHING: LazyLock<Counters> = LazyLock::new(Counters::default);
 

@@ -18,6 +18,7 @@ use crate::message::arrived::{Arrived, Trailers};
 use crate::message::forwarded;
 use crate::message::query::{Pairs, decode};
 use crate::message::response::Response;
+use crate::remote::Remote;
 use crate::words::error::Error;
 use crate::words::status::Status;
 use receive::Receive;
@@ -45,6 +46,7 @@ pub(crate) enum Asked<S> {
 /// The body is there, unless the route is [`at_head`](crate::App::at_head).
 pub struct Request<'a, S = ()> {
     arrived: Arrived<'a>,
+    remote: &'a Remote,
     route: &'a str,
     params: matchit::Params<'a, 'a>,
     body: Option<&'a [u8]>,
@@ -60,11 +62,13 @@ pub struct Request<'a, S = ()> {
 impl<'a, S: 'static> Request<'a, S> {
     pub(crate) fn new(
         arrived: Arrived<'a>,
+        remote: &'a Remote,
         route: &'a str,
         params: matchit::Params<'a, 'a>,
     ) -> Request<'a, S> {
         Request {
             arrived,
+            remote,
             route,
             params,
             body: None,
@@ -301,6 +305,23 @@ impl<'a, S: 'static> Request<'a, S> {
     /// check of its health.
     pub fn is_draining(&self) -> bool {
         self.arrived.from.is_leaving
+    }
+
+    /// Reaches all loops of the server: to publish an event, for example.
+    ///
+    /// ```
+    /// use windlass_web::{App, Error, Response};
+    ///
+    /// let app = App::new()
+    ///     .get("/chat", |_, _| Response::events().subscribe("chat"))
+    ///     .post("/chat", |_, q| {
+    ///         q.remote().publish("chat", q.text()?);
+    ///         Ok::<_, Error>(())
+    ///     });
+    /// # let _ = app;
+    /// ```
+    pub fn remote(&self) -> &'a Remote {
+        self.remote
     }
 
     /// The id of the connection.
