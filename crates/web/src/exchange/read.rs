@@ -1,5 +1,7 @@
 //! Bytes into requests.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use windlass::Buf;
 use windlass_http1::{Asked, Event, Framing, Method, RequestDecoder, Version};
 
@@ -151,7 +153,11 @@ impl<K: 'static> Machine<K> {
                 exchange.decoder = decoder;
                 let (head, body) = input.split_at(step.consumed);
                 let next = self.begin(program, wire, exchange, head, !body.is_empty());
-                return self.go_on_behind(program, wire, next, bytes, body_at);
+                match self.go_on_with(program, wire, next, bytes, body_at) {
+                    Continue(next) => at = next,
+                    Break(rest) => return rest,
+                }
+                continue;
             }
             let from = self.from(wire);
             let request = arrived(&self.head, input, from);
@@ -166,7 +172,10 @@ impl<K: 'static> Machine<K> {
                 Next::Body(mut exchange, most) => {
                     exchange.decoder = decoder;
                     let next = self.begin_body(program, wire, exchange, most);
-                    return self.go_on_behind(program, wire, next, bytes, body_at);
+                    match self.go_on_with(program, wire, next, bytes, body_at) {
+                        Continue(next) => at = next,
+                        Break(rest) => return rest,
+                    }
                 }
                 next => return self.end_of_http(program, wire, next, &bytes[at..]),
             }
@@ -183,10 +192,26 @@ impl<K: 'static> Machine<K> {
         bytes: &[u8],
         at: usize,
     ) -> Rest<K> {
+        match self.go_on_with(program, wire, next, bytes, at) {
+            Continue(at) => self.fresh(program, wire, bytes, at),
+            Break(rest) => rest,
+        }
+    }
+
+    /// Goes on behind a step of a request, and returns where the next one begins. Whoever calls it
+    /// serves that one: calls inside of calls would be more than the stack has room for.
+    fn go_on_with<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        next: Next<K>,
+        bytes: &[u8],
+        at: usize,
+    ) -> ControlFlow<Rest<K>, usize> {
         match next {
             Next::Waits(exchange) => self.go_on_from(program, wire, exchange, bytes, at),
-            Next::Request => self.fresh(program, wire, bytes, at),
-            next => self.end_of_http(program, wire, next, &bytes[at..]),
+            Next::Request => Continue(at),
+            next => Break(self.end_of_http(program, wire, next, &bytes[at..])),
         }
     }
 
@@ -213,40 +238,42 @@ impl<K: 'static> Machine<K> {
         exchange: Box<Exchange<K>>,
         bytes: &[u8],
     ) -> Rest<K> {
-        self.go_on_from(program, wire, exchange, bytes, 0)
+        self.go_on_behind(program, wire, Next::Waits(exchange), bytes, 0)
     }
 
-    pub(super) fn go_on_from<P: Program<Keep = K>>(
+    fn go_on_from<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
         bytes: &[u8],
         mut at: usize,
-    ) -> Rest<K> {
+    ) -> ControlFlow<Rest<K>, usize> {
         loop {
             if !exchange.stage.reads() {
-                return Rest::Waits(exchange, at);
+                return Break(Rest::Waits(exchange, at));
             }
             let input = &bytes[at..];
             let step = match exchange.decoder.decode(&mut self.head, input) {
                 Ok(step) => step,
                 Err(error) => {
                     self.refuse(program, wire, Some(exchange), error);
-                    return Rest::Nothing;
+                    return Break(Rest::Nothing);
                 }
             };
             at += step.consumed;
             match step.event {
                 Event::NeedMore | Event::Closed => {
                     self.limit_late_head(wire, &mut exchange, at < bytes.len());
-                    return Rest::Waits(exchange, at);
+                    return Break(Rest::Waits(exchange, at));
                 }
                 Event::Head => {
                     let (head, body) = input.split_at(step.consumed);
                     match self.begin(program, wire, exchange, head, !body.is_empty()) {
                         Next::Waits(begun) => exchange = begun,
-                        next => return self.end_of_http(program, wire, next, &bytes[at..]),
+                        next => {
+                            return Break(self.end_of_http(program, wire, next, &bytes[at..]));
+                        }
                     }
                 }
                 Event::Body(_) if exchange.is_skipped() => {}
@@ -255,18 +282,18 @@ impl<K: 'static> Machine<K> {
                     if exchange.held() > wire.engine.budget().share() {
                         let error = no_memory(Status::SERVICE_UNAVAILABLE);
                         self.give_up(program, wire, Some(exchange), error);
-                        return Rest::Nothing;
+                        return Break(Rest::Nothing);
                     }
                 }
                 Event::End if exchange.is_skipped() => {
                     if !self.end_skip(wire, exchange) {
-                        return Rest::Nothing;
+                        return Break(Rest::Nothing);
                     }
-                    return self.fresh(program, wire, bytes, at);
+                    return Continue(at);
                 }
                 Event::End => {
                     let next = self.whole(program, wire, exchange);
-                    return self.go_on_behind(program, wire, next, bytes, at);
+                    return self.go_on_with(program, wire, next, bytes, at);
                 }
                 Event::Trailers => exchange.keep_trailers(&self.head, input),
                 Event::Interim => {}

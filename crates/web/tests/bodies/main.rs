@@ -5,6 +5,7 @@
 mod bench;
 mod clocks;
 mod memory;
+mod pipelines;
 mod receive;
 mod running;
 mod skip;
