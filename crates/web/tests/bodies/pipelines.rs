@@ -1,10 +1,14 @@
-//! Long pipelines.
+//! Long pipelines, and the end of a server while requests run.
+
+use std::time::Duration;
 
 use crate::bench::{Bench, Harness};
-use windlass_web::App;
+use windlass_web::{App, Limits, Response};
 
 crate::every_driver! {
     a_pipeline_of_chunked_requests_is_answered
+    a_stream_that_outlives_the_stop_ends_its_connection
+    the_limit_of_a_body_is_the_same_at_every_cut
 }
 
 fn a_pipeline_of_chunked_requests_is_answered<T: Harness>() {
@@ -15,4 +19,37 @@ fn a_pipeline_of_chunked_requests_is_answered<T: Harness>() {
     b.say(client, ONE.repeat(MANY) + "POST / HTTP/1.1\r\nHost:a\r\nConnection:close\r\n\r\n");
     let answers = b.end(client);
     assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), MANY + 1);
+}
+
+fn a_stream_that_outlives_the_stop_ends_its_connection<T: Harness>() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let app = App::new().get("/", move |_, _| {
+        let (mut writer, response) = Response::writer();
+        writer.try_write(b"first ").expect("there is room");
+        tell.send(writer).expect("the test listens");
+        response
+    });
+    const LONG: Duration = Duration::from_secs(3600);
+    let limits = Limits::new().keep_alive(LONG);
+    let mut b = Bench::new::<T>(app.grace(LONG).limits(limits));
+    let client = b.connect();
+    b.ask(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "first \r\n");
+    b.server.stop(&mut b.watcher);
+    b.run_for(Duration::from_millis(20));
+    told.recv().expect("it was sent").end();
+    assert_eq!(b.end(client), "0\r\n\r\n");
+    b.until("it is over", |b| b.server.is_over());
+}
+
+fn the_limit_of_a_body_is_the_same_at_every_cut<T: Harness>() {
+    let app = App::new().post("/", |_, _| "early").at_head().limits(Limits::new().body(2));
+    let mut b = Bench::new::<T>(app);
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    for at in [request.len(), request.len() - 3, request.len() - 1] {
+        let client = b.connect();
+        b.say(client, &request.as_bytes()[..at]);
+        b.run_for(Duration::from_millis(5));
+        let answer = b.ask(client, &request.as_bytes()[at..], "early");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
 }
