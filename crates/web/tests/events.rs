@@ -94,13 +94,13 @@ fn a_request_with_head_hears_nothing<T: Harness>() {
 fn the_first_events_come_before_those_that_are_published<T: Harness>() {
     let app = App::new().get("/prices", |_, q| {
         let events = Response::events().subscribe("prices").retry(Duration::from_millis(2500));
-        match q.header("Last-ServerEvent-ID") {
+        match q.header("Last-Event-ID") {
             Some(id) => events.first(ServerEvent::data(format!("behind {id}"))),
             None => events,
         }
     });
     let mut web = serve::<T, _>(app);
-    let request = "GET /prices HTTP/1.1\r\nHost: a\r\nLast-ServerEvent-ID: 41\r\n\r\n";
+    let request = "GET /prices HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 41\r\n\r\n";
     let [client] = hear(&mut web, request);
     web.server.remote().publish("prices", "42");
     web.until_heard(client, "data: 42");

@@ -55,7 +55,7 @@ pub enum Event<S> {
         status: Option<Status>,
         /// Bytes of the response's body that were written.
         sent: u64,
-        /// How long it took from the first byte of the request to the head of its response.
+        /// How long it took from the first byte of the request to its end.
         took: Duration,
     },
     /// The engine has answered something that is no request, or that is over its limits.

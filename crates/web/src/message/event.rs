@@ -52,7 +52,7 @@ impl ServerEvent {
     }
 
     /// Sets its id. A browser that connects again says the last one that it has heard, as the field
-    /// `Last-ServerEvent-ID` of its request. Ends of lines and NUL are left out.
+    /// `Last-Event-ID` of its request. Ends of lines and NUL are left out.
     pub fn id(mut self, id: &str) -> ServerEvent {
         self.field("id", id);
         self
@@ -103,7 +103,7 @@ impl Events {
     }
 
     /// Tells an event at the beginning: the present state, for example, or what the client has
-    /// missed since its `Last-ServerEvent-ID`. Nothing that is published is lost in between: the
+    /// missed since its `Last-Event-ID`. Nothing that is published is lost in between: the
     /// subscriptions begin with the response, on the loop of the handler.
     pub fn first(mut self, event: impl Into<ServerEvent>) -> Events {
         self.first.push_str(&event.into().to_string());
@@ -163,7 +163,7 @@ impl Response {
     /// use windlass_web::{App, Response};
     ///
     /// let app = App::new().get("/prices", |_, q| {
-    ///     let missed = q.header("Last-ServerEvent-ID").map(|id| format!("what came behind {id}"));
+    ///     let missed = q.header("Last-Event-ID").map(|id| format!("what came behind {id}"));
     ///     let events = Response::events().subscribe("prices").retry(Duration::from_secs(2));
     ///     events.first(missed.unwrap_or("all prices".into()))
     /// });

@@ -1,4 +1,4 @@
-//! Caller of an application without a network of the test's own.
+//! Calls of an application without a network of the test's own.
 //!
 //! # Why
 //! They run over a simulated connection, too: so their limits, their codec and the order of their
@@ -12,7 +12,7 @@ use super::response::TestResponse;
 use super::simulation::Simulation;
 use crate::app::App;
 
-/// Caller an application several times: the state of its loop stays.
+/// Calls an application several times: the state of its loop stays.
 ///
 /// ```
 /// use windlass_web::{App, test};
