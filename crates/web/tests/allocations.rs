@@ -3,12 +3,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Watcher};
 use windlass_serve::{Action, Conn, Handler, Server};
-use windlass_web::{App, Limits, ServerLoop};
+use windlass_web::{App, Limits, Response, ServerLoop};
 
 #[path = "../../../tests/common/alloc.rs"]
 mod alloc;
@@ -140,6 +141,42 @@ fn a_request_allocates_nothing() {
         assert!(answers.starts_with(b"HTTP/1.1 200 OK\r\n"), "{name}");
         assert!(answers.ends_with(b"Hello, World!") || name != "pipelined", "{name}");
     }
+}
+
+/// Its handler has seen the body: nobody needs it while the answer is still to come.
+#[test]
+fn a_request_that_waits_for_its_answer_keeps_no_body() {
+    const LEN: usize = 1 << 20;
+    let (tell, told) = channel();
+    let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+    let app = App::new().post("/", move |_, q| {
+        assert_eq!(q.body().map(<[u8]>::len).ok(), Some(LEN));
+        let (later, response) = Response::later();
+        tell.send(later).expect("the test listens");
+        response
+    });
+    let mut served = Served::app(app, listener);
+    let mut client = TcpStream::connect(address).expect("a connection");
+    client.set_nonblocking(true).expect("a socket");
+    let mut request = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LEN}\r\n\r\n");
+    request.push_str(&"b".repeat(LEN));
+    let (before, begin) = (live_bytes(), Instant::now());
+    let mut left = request.as_bytes();
+    let later = loop {
+        assert!(begin.elapsed() < PATIENCE, "{} bytes are left", left.len());
+        match client.write(left) {
+            Ok(count) => left = &left[count..],
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        served.turn();
+        if let Ok(later) = told.try_recv() {
+            break later;
+        }
+    };
+    let held = live_bytes() - before;
+    assert!(held < LEN as isize / 2, "{held} bytes");
+    later.respond("done").expect("it waits");
+    served.hear(&mut client, &mut vec![0; len("text/plain; charset=utf-8", 4)]);
 }
 
 /// Bytes of the answers to connections that are idle then.

@@ -380,15 +380,18 @@ impl<K> Exchange<K> {
     }
 
     fn clear(&mut self) {
-        for buffer in [&mut self.input, &mut self.head, &mut self.body] {
-            if buffer.capacity() > KEPT { *buffer = Vec::new() } else { buffer.clear() }
-        }
+        [&mut self.input, &mut self.head, &mut self.body].map(empty);
         self.stage = Stage::Head;
         self.decoder = RequestDecoder::new();
         self.trailers = Trailers::new();
         self.route = RouteId::NONE;
         (self.has_peer_ended, self.is_paused, self.is_awaited) = (false, false, false);
     }
+}
+
+/// Empties a buffer that is to be used again.
+fn empty(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT { *buffer = Vec::new() } else { buffer.clear() }
 }
 
 /// A request, from parts that are borrowed apart.

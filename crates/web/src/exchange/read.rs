@@ -9,7 +9,7 @@ use super::program::{Answer, Begin, Program, RouteId};
 use super::raw::News;
 use super::receive::Bytes;
 use super::respond::Next;
-use super::{Exchange, Keep, Machine, READ_AHEAD, Stage, Wire, arrived};
+use super::{Exchange, Keep, Machine, READ_AHEAD, Stage, Wire, arrived, empty};
 use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -411,7 +411,7 @@ impl<K: 'static> Machine<K> {
             }
             _ => program.request(request, body, Some(trailers)),
         };
-        exchange.body.clear();
+        empty(&mut exchange.body); // the answer may take long
         let context = (route, exchange.asked, Some(&head[..]));
         exchange.route = route;
         let mut next = self.answer(program, wire, Some(exchange), context, answer);
