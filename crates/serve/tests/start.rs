@@ -97,6 +97,39 @@ fn the_grace_holds_in_every_mode() {
     }
 }
 
+/// What a handler writes when the grace is over comes before the end of the connection.
+#[test]
+fn the_end_of_a_grace_is_told_before_connections_close() {
+    struct Farewell;
+    impl Handler for Farewell {
+        type State = ();
+        fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
+            c.write(data);
+            Action::None
+        }
+        fn grace_over(&mut self, server: &mut Context<'_, ()>) -> Action {
+            let ids: Vec<_> = server.engine().ids().collect();
+            for id in ids {
+                server.conn(id).expect("it is open").write("bye");
+            }
+            Action::None
+        }
+    }
+    for ((loops, mode), grace) in MODES.into_iter().zip([0, 50, 0, 50].into_iter().cycle()) {
+        let grace = std::time::Duration::from_millis(grace);
+        let server = Server::new(|_loop| Farewell).loops(loops).io_mode(mode).grace(grace);
+        let server = server.listen("tcp://127.0.0.1:0").unwrap().start().unwrap();
+        let mut client = client(&server);
+        echoes(&mut client, b"hello");
+        server.shutdown();
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, b"bye", "{mode:?}");
+        drop(client);
+        server.wait().unwrap();
+    }
+}
+
 #[test]
 fn a_wait_waits_for_a_shutdown_of_the_handler() {
     for (loops, mode) in MODES {

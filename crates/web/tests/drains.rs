@@ -196,3 +196,50 @@ fn a_report_names_what_was_not_sent() {
         drop(clients);
     }
 }
+
+/// A client of HTTP/1.0 takes an end of file for the end of the response.
+#[test]
+fn a_stream_that_is_not_whole_behind_the_grace_is_reset() {
+    let endless = || {
+        App::new()
+            .get("/", |_, _| {
+                Response::stream(|part: &mut Part<'_>| {
+                    part.write(&[b'x'; 10_000]);
+                    Flow::More
+                })
+            })
+            .grace(GRACE)
+    };
+    for version in ["1.0", "1.1"] {
+        let Simulated(mut bench) = Simulated::start(endless());
+        let client = bench.connect_with(false);
+        bench.say(client, format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n").as_bytes());
+        bench.run_for(Duration::from_secs(1));
+        bench.stop();
+        bench.run_for(GRACE + SLACK);
+        bench.listen(client);
+        assert_eq!(bench.end(client), End::Reset, "{version}");
+        is_over_within(&mut bench, Duration::from_secs(1));
+    }
+}
+
+/// What waits for another thread is told so, and is no end of file without an answer.
+#[test]
+fn a_request_that_waits_behind_the_grace_is_a_503() {
+    let (send, kept) = std::sync::mpsc::channel();
+    let app = App::new().get("/", move |_, _| {
+        let (later, response) = Response::later();
+        send.send(later).expect("the test keeps it");
+        response
+    });
+    let Simulated(mut bench) = Simulated::start(app.grace(GRACE));
+    let client = bench.connect_with(true);
+    bench.say(client, GET.as_bytes());
+    bench.run_for(Duration::from_secs(1));
+    bench.stop();
+    assert_eq!(bench.end(client), End::Eof);
+    let heard = text(bench.heard(client));
+    assert_eq!(statuses(&heard), [503], "{heard}");
+    assert!(kept.recv().expect("it was asked").respond("too late").is_err());
+    is_over_within(&mut bench, SLACK);
+}

@@ -59,6 +59,17 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// The [grace](crate::Server::grace) of a shutdown is over, or there is none: every connection
+    /// that is open now closes. What is written here is sent first. A program answers here that it
+    /// will not answer, and [aborts](Engine::abort) a connection whose peer would take a part of an
+    /// answer for all.
+    ///
+    /// Each loop and each thread calls this once for a shutdown, and once more if the program stops
+    /// it again in the grace.
+    fn grace_over(&mut self, server: &mut Context<'_, Self::State>) -> Action {
+        Action::None
+    }
+
     /// A connection was accepted, or has connected.
     fn opened(&mut self, c: &mut Conn<'_, Self::State>, origin: Origin) -> Action {
         Action::None

@@ -627,6 +627,12 @@ impl<H: Handler> ServerLoop<H> {
     /// Refuses connections, and closes those that are open.
     fn close_all(&mut self) {
         self.engine.refuse_all();
+        let mut is_told = false;
+        self.guarded(|this| {
+            if !std::mem::replace(&mut is_told, true) {
+                this.call_without(|handler, context| handler.grace_over(context));
+            }
+        });
         let ids: Vec<Id> = self.engine.ids().collect();
         for id in ids {
             self.engine.close_as(id, Cause::Shutdown);

@@ -68,6 +68,12 @@ impl<S: 'static> Handler for Loop<S> {
         Action::None
     }
 
+    fn grace_over(&mut self, server: &mut Context<'_, Self::State>) -> Action {
+        self.machine.begin_callback(server.engine());
+        self.machine.give_all_up(&mut self.perform, server.engine());
+        Action::None
+    }
+
     fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
         let message = match message.downcast::<Publication>() {
             Ok(publication) => {

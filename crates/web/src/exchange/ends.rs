@@ -206,6 +206,40 @@ impl<K: 'static> Machine<K> {
             engine.close(id);
         }
     }
+
+    /// The time of the shutdown is over: requests that wait are answered so, and a response that is
+    /// not whole ends with a reset. An end of file would say that it is all.
+    pub(crate) fn give_all_up<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+    ) {
+        let ids: Vec<Id> = engine.ids().collect();
+        for id in ids {
+            let mut wire = Wire { engine, id };
+            let Some(slot) = wire.slot() else { continue };
+            if slot.raw().is_some() {
+                continue;
+            }
+            let Some(exchange) = slot.exchange.take() else { continue };
+            match exchange.stage {
+                Stage::Stream(_) => {
+                    slot.exchange = Some(exchange);
+                    wire.engine.abort(id);
+                    continue;
+                }
+                Stage::Head | Stage::Skip | Stage::Room => {
+                    slot.exchange = Some(exchange);
+                    continue;
+                }
+                Stage::Answer(_) | Stage::Later(_) => self.running.end(exchange.route),
+                Stage::Body(_) | Stage::Receive(_) => {}
+            }
+            let over = Error::new(Status::SERVICE_UNAVAILABLE).text("the server shuts down");
+            self.give_up(program, &mut wire, Some(exchange), over);
+            self.flush(&mut wire);
+        }
+    }
 }
 
 impl<K: 'static> Machine<K> {
