@@ -380,7 +380,9 @@ impl<K> Exchange<K> {
     }
 
     fn clear(&mut self) {
-        [&mut self.input, &mut self.head, &mut self.body].map(empty);
+        for buffer in [&mut self.input, &mut self.head, &mut self.body] {
+            empty(buffer);
+        }
         self.stage = Stage::Head;
         self.decoder = RequestDecoder::new();
         self.trailers = Trailers::new();
