@@ -88,14 +88,25 @@ impl<K: 'static> Machine<K> {
 
     /// The peer has shut down its output.
     pub(crate) fn eof<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
+        if let Some(exchange) = self.take_eof(program, wire) {
+            self.go_on_streaming(program, wire, exchange);
+        }
+    }
+
+    /// Does what follows the end of the peer. A stream comes back: it is to go on.
+    pub(super) fn take_eof<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+    ) -> Option<Box<Exchange<K>>> {
         if let Some(raw) = wire.raw() {
             program.raw(wire.engine, wire.id, raw, News::Eof);
-            return;
+            return None;
         }
-        let Some(slot) = wire.slot() else { return };
+        let slot = wire.slot()?;
         let Some(mut exchange) = slot.exchange.take() else {
             wire.engine.close(wire.id);
-            return;
+            return None;
         };
         match exchange.stage {
             Stage::Skip => {
@@ -126,9 +137,10 @@ impl<K: 'static> Machine<K> {
             Stage::Stream(_) if exchange.has_peer_ended => slot.exchange = Some(exchange),
             Stage::Stream(ref mut streamed) => {
                 (exchange.has_peer_ended, streamed.has_peer_ended) = (true, true);
-                self.go_on_streaming(program, wire, exchange);
+                return Some(exchange);
             }
         }
+        None
     }
 
     /// The peer has shut down its output, behind bytes that are not read yet: who works for it

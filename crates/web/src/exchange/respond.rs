@@ -445,34 +445,40 @@ impl<K: 'static> Machine<K> {
         self.behind(program, wire, next, input, has_ended);
     }
 
-    /// Goes on behind a response with the bytes that have come meanwhile.
+    /// Goes on behind a response with the bytes that have come meanwhile. Streams that the end of
+    /// the peer ends follow here: calls inside of calls would be more than the stack has room for.
     pub(super) fn behind<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
-        next: Next<K>,
-        input: Vec<u8>,
+        mut next: Next<K>,
+        mut input: Vec<u8>,
         has_ended: bool,
     ) {
-        match next {
-            // Only handlers that have the head ask for the body.
-            Next::Nothing | Next::Body(..) => {}
-            Next::Raw(raw, _) => return self.go_over(program, wire, (raw, has_ended), &input),
-            Next::Waits(mut exchange) => {
-                exchange.input = input;
-                self.go_on_with_input(program, wire, exchange);
-            }
-            Next::Request => {
-                wire.engine.resume(wire.id);
-                wire.engine.charge(wire.id, 0);
-                if let Rest::Waits(exchange, at) = self.fresh(program, wire, &input, 0) {
-                    self.keep(program, wire, exchange, Bytes::Copied(input), at);
+        loop {
+            match next {
+                // Only handlers that have the head ask for the body.
+                Next::Nothing | Next::Body(..) => {}
+                Next::Raw(raw, _) => return self.go_over(program, wire, (raw, has_ended), &input),
+                Next::Waits(mut exchange) => {
+                    exchange.input = input;
+                    self.go_on_with_input(program, wire, exchange);
+                }
+                Next::Request => {
+                    wire.engine.resume(wire.id);
+                    wire.engine.charge(wire.id, 0);
+                    if let Rest::Waits(exchange, at) = self.fresh(program, wire, &input, 0) {
+                        self.keep(program, wire, exchange, Bytes::Copied(input), at);
+                    }
                 }
             }
-        }
-        self.flush(wire);
-        if has_ended {
-            self.eof(program, wire);
+            self.flush(wire);
+            if !has_ended {
+                return;
+            }
+            let Some(mut exchange) = self.take_eof(program, wire) else { return };
+            input = std::mem::take(&mut exchange.input);
+            next = self.stream(program, wire, exchange);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, Harness};
-use windlass_web::{App, Limits, Response};
+use crate::bench::{Bench, Harness, Simulated};
+use windlass_web::{App, Flow, Limits, Part, Response};
 
 crate::every_driver! {
     a_pipeline_of_chunked_requests_is_answered
@@ -52,4 +52,27 @@ fn the_limit_of_a_body_is_the_same_at_every_cut<T: Harness>() {
         let answer = b.ask(client, &request.as_bytes()[at..], "early");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
+}
+
+#[test]
+fn streams_that_wait_end_one_after_the_other() {
+    // So many are kept behind a stream while the connection is read.
+    const KEPT: usize = 600;
+    let test = || {
+        let events = |part: &mut Part<'_>| match part.has_peer_ended() {
+            true => Flow::End,
+            false => Flow::Wait,
+        };
+        let app = App::new().get("/", move |_, _| Response::stream(events));
+        let mut b = Bench::new::<Simulated>(app);
+        let client = b.connect();
+        b.say(client, "GET / HTTP/1.1\r\nHost:a\r\n\r\n".repeat(KEPT));
+        b.run_for(Duration::from_millis(10));
+        b.finish(client);
+        let answers = b.end(client);
+        assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), KEPT);
+    };
+    // A loop of a program may have no more.
+    let thread = std::thread::Builder::new().stack_size(512 << 10).spawn(test);
+    thread.expect("a thread").join().expect("no panic");
 }
