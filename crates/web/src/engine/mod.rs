@@ -195,8 +195,11 @@ impl<S: Default + 'static> Engine<S> {
                 machine.data(queue, &mut wire, data);
             }
             Below::Opened { id, origin } => return self.opened(id, origin),
-            Below::Eof { id } if self.is_raw(id) => return Some(Event::Eof { id }),
             Below::Eof { id } => {
+                if let Some(raw) = self.below.state(id).and_then(Slot::raw) {
+                    self.queue.tell_end(raw);
+                    return Some(Event::Eof { id });
+                }
                 let (machine, queue, mut wire) = self.parts(id);
                 machine.eof(queue, &mut wire);
             }

@@ -41,6 +41,8 @@ struct Live {
 struct RawState<S> {
     state: S,
     peer: PeerMark,
+    /// Whether the end of its peer was told.
+    has_ended: bool,
 }
 
 /// What a raw connection leaves.
@@ -70,7 +72,7 @@ impl<S> Queue<S> {
 
     pub(super) fn add_raw(&mut self, state: S, peer: Option<std::net::SocketAddr>) -> u32 {
         let peer = self.peers.add(peer);
-        self.raws.add(RawState { state, peer })
+        self.raws.add(RawState { state, peer, has_ended: false })
     }
 
     pub(super) fn state(&mut self, raw: u32) -> Option<&mut S> {
@@ -81,8 +83,19 @@ impl<S> Queue<S> {
         self.peers.get(self.raws.get_mut(raw)?.peer)
     }
 
+    /// Notes that the end of the peer of a raw connection is told.
+    pub(super) fn tell_end(&mut self, raw: u32) {
+        if let Some(raw) = self.raws.get_mut(raw) {
+            raw.has_ended = true;
+        }
+    }
+
+    pub(super) fn has_ended(&mut self, raw: u32) -> bool {
+        self.raws.get_mut(raw).is_some_and(|raw| raw.has_ended)
+    }
+
     pub(super) fn remove_raw(&mut self, raw: u32) -> Option<S> {
-        let RawState { state, peer } = self.raws.remove(raw)?;
+        let RawState { state, peer, .. } = self.raws.remove(raw)?;
         self.peers.remove(peer);
         Some(state)
     }
@@ -122,13 +135,16 @@ impl<S: 'static> Program for Queue<S> {
         &mut self,
         _: &mut windlass_serve::Engine<Slot<()>>,
         id: Id,
-        _: u32,
+        raw: u32,
         news: News,
     ) -> bool {
         // The engine tells all others itself.
         match news {
             News::Data(data) => self.events.push_back(Event::Data { id, data }),
-            News::Eof => self.events.push_back(Event::Eof { id }),
+            News::Eof => {
+                self.tell_end(raw);
+                self.events.push_back(Event::Eof { id });
+            }
             _ => {}
         }
         true

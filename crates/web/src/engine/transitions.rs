@@ -139,6 +139,7 @@ impl<S: Default + 'static> Engine<S> {
         };
         let raw = slot.raw();
         let peer = raw.and_then(|raw| self.queue.peer(raw));
+        let has_ended = raw.is_some_and(|raw| self.queue.has_ended(raw));
         let Some(state) = raw.and_then(|raw| self.queue.remove_raw(raw)) else {
             return Err(Refused { value: rest, reason: Refusal::Kind });
         };
@@ -146,6 +147,11 @@ impl<S: Default + 'static> Engine<S> {
         self.below.charge(id, 0);
         self.below.resume(id);
         self.begin(id, peer, rest);
+        if has_ended {
+            // The engine below tells of it once.
+            let (machine, queue, mut wire) = self.parts(id);
+            machine.eof(queue, &mut wire);
+        }
         Ok(state)
     }
 

@@ -31,6 +31,7 @@ every_driver! {
     a_refused_upgrade_leaves_the_request
     verbs_of_raw_connections_leave_http_alone
     a_client_that_ends_before_the_upgrade
+    http_behind_the_end_of_a_client_ends_with_its_answers
     a_client_that_goes_ends_its_request
     http_begins_on_a_socket_of_the_program
     a_shutdown_answers_what_waits
@@ -333,6 +334,27 @@ fn a_client_that_ends_before_the_upgrade<T: Harness>() {
             assert_eq!(b.raw(raw).closed, Some(Cause::Closed));
         }
     }
+}
+
+fn http_behind_the_end_of_a_client_ends_with_its_answers<T: Harness>() {
+    let mut b = Bench::new::<T>(Limits::new().keep_alive(Duration::from_secs(3600)));
+    let client = b.connect();
+    b.say(client, upgrade("/raw"));
+    b.until("it is there", |b| b.requests.len() == 1);
+    let id = b.requests.remove(0).0;
+    let raw = b.engine.upgrade(id, "raw", ()).expect("it is offered");
+    b.say(client, get("/1") + &get("/2"));
+    b.finish(client);
+    b.until("all has come", |b| b.raw(raw).eof == 1);
+    let requests = std::mem::take(&mut b.raw(raw).data);
+    b.engine.begin_http(raw, requests).expect("it is raw");
+    for page in ["one", "two"] {
+        b.until("a request is there", |b| b.requests.len() == 1);
+        let id = b.requests.remove(0).0;
+        b.engine.respond(id, page).expect("it waits");
+    }
+    let heard = b.until_end(client);
+    assert!(heard.contains("\r\n\r\noneHTTP/1.1 200 ") && heard.ends_with("two"), "{heard:?}");
 }
 
 fn a_client_that_goes_ends_its_request<T: Harness>() {
