@@ -28,7 +28,7 @@ pub(crate) fn access_log<S: 'static>(
     print: impl Fn(String) + Send + Sync + 'static,
 ) -> App<S> {
     app.finished(move |_, f| {
-        let peer = f.peer().map_or("-".into(), |peer| peer.to_string());
+        let client = f.client().map_or("-".into(), |client| client.to_string());
         let request = match (f.method(), f.target(), f.version()) {
             (Some(method), Some(target), Some(version)) => {
                 format!("{method} {target} {}", version.as_str())
@@ -38,7 +38,7 @@ pub(crate) fn access_log<S: 'static>(
         let day = |range| f.date().get(range).unwrap_or_default(); // of `Sun, 06 Nov 1994 08:49:37`
         let date = format!("{}/{}/{}:{}", day(5..7), day(8..11), day(12..16), day(17..25));
         let (status, sent) = (f.status().map_or(0, Status::code), f.sent());
-        let mut line = format!("{peer} - - [{date} +0000] {request:?} {status} {sent}");
+        let mut line = format!("{client} - - [{date} +0000] {request:?} {status} {sent}");
         for name in ["Referer", "User-Agent"].into_iter().filter(|_| is_combined) {
             let _ = write!(line, " {:?}", f.header(name).unwrap_or("-"));
         }
@@ -60,7 +60,7 @@ pub(crate) fn metrics<S: 'static>(app: App<S>) -> App<S> {
             let _ = writeln!(text, "requests_total{labels} {count}");
             let _ = writeln!(text, "request_seconds_total{labels} {seconds}");
         }
-        Response::text(text).kind("text/plain; version=0.0.4")
+        Response::text(text).content_type("text/plain; version=0.0.4")
     });
     app.finished(move |_, f| {
         let key = (f.route().to_owned(), f.status().map_or(0, Status::code));
@@ -74,7 +74,7 @@ pub(crate) fn metrics<S: 'static>(app: App<S>) -> App<S> {
 pub(crate) fn cors<S: 'static>(app: App<S>, origins: &'static [&'static str]) -> App<S> {
     let app = app.before(|_, q| {
         let asks = q.header("Access-Control-Request-Method").is_some();
-        (q.kind() == Method::Options && asks).then(|| {
+        (q.known_method() == Method::Options && asks).then(|| {
             Response::empty(Status::NO_CONTENT)
                 .header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
                 .header("Access-Control-Allow-Headers", "Authorization, Content-Type")

@@ -32,7 +32,7 @@ impl Notes {
             let cause = f.cause().map_or(String::new(), |cause| format!(" {cause:?}"));
             assert_eq!(f.to_head().is_some(), f.status().is_some());
             assert!(f.to_head().is_none_or(|span| span <= f.took()));
-            assert_eq!(f.socket().is_some(), f.method().is_some());
+            assert_eq!(f.peer().is_some(), f.method().is_some());
             notes.add(format!("{method} {target} {:?} {status} {}{cause}", f.route(), f.sent()));
         })
     }

@@ -35,7 +35,7 @@ fn on_drivers(test: impl Fn(App<()>)) {
     for kind in drivers() {
         println!("{kind:?}");
         let app = App::new().watcher(Watcher::builder().driver(kind));
-        test(app.get("/", |_, q| format!("{} {}", q.is_tls(), q.peer().is_some())));
+        test(app.get("/", |_, q| format!("{} {}", q.is_tls(), q.client().is_some())));
     }
 }
 
@@ -87,7 +87,7 @@ fn the_client_of_a_proxy() {
         LazyLock::new(|| Proxy::any().from("127.0.0.0/8".parse().expect("a network")));
     let app = App::new()
         .config(Config::new().name("proxied").proxy(&PROXY))
-        .get("/", |_, q| format!("{:?}", q.socket()));
+        .get("/", |_, q| format!("{:?}", q.peer()));
     let running = app.listen("127.0.0.1:0").unwrap().start().unwrap();
     let mut client = Client::new(running.address());
     client.say("PROXY TCP4 203.0.113.7 127.0.0.1 5000 80\r\n");

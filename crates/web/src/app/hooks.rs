@@ -97,13 +97,13 @@ impl<'a> Finished<'a> {
         std::str::from_utf8(head.fields(bytes).find(is)?.1).ok()
     }
 
-    /// The address of the client: see [`Request::peer`](crate::Request::peer).
-    pub fn peer(&self) -> Option<IpAddr> {
+    /// The address of the client: see [`Request::client`](crate::Request::client).
+    pub fn client(&self) -> Option<IpAddr> {
         forwarded::client(self.request?).ip
     }
 
     /// The address and port at the other end of the connection, if it has an internet address.
-    pub fn socket(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.request?.from.peer
     }
 

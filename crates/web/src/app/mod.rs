@@ -300,7 +300,7 @@ impl<S: 'static> App<S> {
     /// let app = App::new().on_error(|_, q, error| {
     ///     let (status, path) = (error.status().code(), q.map_or("", |q| q.path()));
     ///     let text = format!(r#"{{"status":{status},"instance":"{path}"}}"#);
-    ///     Response::text(text).kind("application/problem+json")
+    ///     Response::text(text).content_type("application/problem+json")
     /// });
     /// let missing = app.call(test::get("/none"));
     /// assert_eq!(missing.text(), r#"{"status":404,"instance":"/none"}"#);

@@ -253,7 +253,7 @@ impl<S: 'static> Request<'_, S> {
     /// [`App::connect`](crate::App::connect) gets such requests. All else is as for
     /// [`upgrade`](Request::upgrade). A request with another method gets a 400.
     pub fn tunnel(&mut self, raw: impl Protocol<S>) -> Response {
-        if self.kind() != windlass_http1::Method::Connect {
+        if self.known_method() != windlass_http1::Method::Connect {
             return Error::new(Status::BAD_REQUEST).text("only CONNECT makes a tunnel").into();
         }
         self.take_over(None, Box::new(raw))

@@ -125,8 +125,8 @@ impl Response {
     }
 
     /// Sets the `Content-Type`.
-    pub fn kind(self, kind: impl Into<Cow<'static, str>>) -> Response {
-        self.header("Content-Type", kind)
+    pub fn content_type(self, value: impl Into<Cow<'static, str>>) -> Response {
+        self.header("Content-Type", value)
     }
 
     /// Adds a field: see [`Head::add`].

@@ -90,7 +90,7 @@ impl Response {
     ///         writer.end();
     ///         Ok::<(), std::io::Error>(())
     ///     });
-    ///     response.kind("text/plain")
+    ///     response.content_type("text/plain")
     /// });
     /// # let _ = app;
     /// ```

@@ -130,7 +130,7 @@ impl Limits {
         self
     }
 
-    /// Sets [`trust`](Limits::trust): [`Request::peer`](crate::Request::peer) and
+    /// Sets [`trust`](Limits::trust): [`Request::client`](crate::Request::client) and
     /// [`Request::is_secure`](crate::Request::is_secure) tell of the clients of these proxies.
     ///
     /// The lists are read from the right: the peer of the connection is trusted, so its element
@@ -152,7 +152,7 @@ impl Limits {
     ///     LazyLock::new(|| "10.0.0.0/8, unix".parse().expect("networks"));
     /// let app = App::new()
     ///     .limits(Limits::new().trust(&PROXIES))
-    ///     .get("/ip", |_, q| q.peer().map(|ip| ip.to_string()).unwrap_or_default());
+    ///     .get("/ip", |_, q| q.client().map(|ip| ip.to_string()).unwrap_or_default());
     /// # let _ = app;
     /// ```
     pub fn trust(mut self, proxies: &'static Networks) -> Limits {

@@ -18,8 +18,8 @@ static OTHERS: LazyLock<Networks> = LazyLock::new(|| "10.0.0.0/8".parse().expect
 fn app(trust: Option<&'static Networks>) -> App {
     let limits = trust.map_or(Limits::new(), |trust| Limits::new().trust(trust));
     App::new().limits(limits).get("/", |_, q| {
-        assert!(q.socket().is_some_and(|peer| peer.ip().is_loopback()) && !q.is_tls());
-        format!("({} {})", q.peer().expect("it has one"), q.is_secure())
+        assert!(q.peer().is_some_and(|peer| peer.ip().is_loopback()) && !q.is_tls());
+        format!("({} {})", q.client().expect("it has one"), q.is_secure())
     })
 }
 

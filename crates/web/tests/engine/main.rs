@@ -58,7 +58,7 @@ fn requests_are_answered_in_order_at_any_time<T: Harness>() {
     // The connection that waits holds up no other one.
     let (id, request) = b.requests.remove(1);
     assert_eq!((request.path(), request.method(), request.body()), ("/other", "GET", &b""[..]));
-    assert_eq!(request.peer().is_some(), request.view().peer().is_some());
+    assert_eq!(request.peer().is_some(), request.view().client().is_some());
     b.engine.respond(id, "other").expect("it waits");
     b.until_heard(two, "other");
     for path in ["/1", "/2", "/3"] {

@@ -97,13 +97,13 @@ impl<'a, S: 'static> Request<'a, S> {
         self.asked.take()
     }
 
-    /// The method, as it came: `GET`, for example.
+    /// The method, as it came: `GET`, for example. Methods are case-sensitive.
     pub fn method(&self) -> &'a str {
         self.arrived.head.method(self.arrived.bytes)
     }
 
-    /// The method, if it is a usual one.
-    pub fn kind(&self) -> Method {
+    /// The method as a value to match; [`Method::Other`] if it is none of the usual ones.
+    pub fn known_method(&self) -> Method {
         self.arrived.head.kind()
     }
 
@@ -153,11 +153,11 @@ impl<'a, S: 'static> Request<'a, S> {
     /// The first value of the query with this name. It has no percent-encoding any more, and `+` is
     /// a space. Bytes that are no UTF-8 are U+FFFD.
     pub fn query(&self, name: &str) -> Option<&str> {
-        self.pairs().get(name)
+        self.query_pairs().get(name)
     }
 
     /// All names and values of the query, decoded.
-    pub fn pairs(&self) -> &Pairs<'a> {
+    pub fn query_pairs(&self) -> &Pairs<'a> {
         self.pairs.get_or_init(|| Pairs::parse(self.query_text().unwrap_or("").as_bytes()))
     }
 
@@ -257,7 +257,7 @@ impl<'a, S: 'static> Request<'a, S> {
 
     /// The address of the client; `None` if it has no internet address. Behind a proxy that
     /// [`Limits::trust`](crate::Limits::trust) names, it is what the proxy says.
-    pub fn peer(&self) -> Option<IpAddr> {
+    pub fn client(&self) -> Option<IpAddr> {
         forwarded::client(self.arrived).ip
     }
 
@@ -267,8 +267,9 @@ impl<'a, S: 'static> Request<'a, S> {
         forwarded::client(self.arrived).is_secure
     }
 
-    /// The address and port at the other end of the connection.
-    pub fn socket(&self) -> Option<SocketAddr> {
+    /// The address and port at the other end of the connection: those of the proxy, if there is
+    /// one. `None` if it has no internet address. [`client`](Request::client) is who has asked.
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.arrived.from.peer
     }
 
