@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use windlass_serve::Id;
 
-use crate::words::report::{Counters, Report, Requests};
+use crate::words::report::{Report, Requests, Totals};
 
 /// Reaches the loops of a server, from any thread. Clones reach the same server.
 ///
@@ -16,7 +16,7 @@ use crate::words::report::{Counters, Report, Requests};
 ///
 /// let running = App::new().get("/", |_, _| "hello").listen("127.0.0.1:0")?.start()?;
 /// let remote = running.remote();
-/// assert_eq!((remote.loops(), remote.counters().unanswered), (1, 0));
+/// assert_eq!((remote.loops(), remote.totals().unanswered), (1, 0));
 /// std::thread::spawn(move || remote.shutdown());
 /// running.wait()?;
 /// # Ok::<(), std::io::Error>(())
@@ -67,10 +67,10 @@ impl Remote {
         }
     }
 
-    /// What the loops have counted so far.
-    pub fn counters(&self) -> Counters {
+    /// What all loops together have counted so far.
+    pub fn totals(&self) -> Totals {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counters {
+        Totals {
             unanswered: read(&self.0.unanswered),
             late: read(&self.0.late),
             lost_events: read(&self.0.lost_events),
@@ -125,7 +125,7 @@ impl Remote {
     /// The report of a server whose loops have ended.
     pub(crate) fn report(&self, server: windlass_serve::report::Report) -> Report {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Report::new(server, ended, self.counters())
+        Report::new(server, ended, self.totals())
     }
 
     /// Sends a message to a loop; false if it has no memory for it, or is over.

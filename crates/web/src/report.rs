@@ -1,3 +1,3 @@
 //! What a server has counted.
 
-pub use crate::words::report::{Counters, Report, Requests};
+pub use crate::words::report::{Report, Requests, Totals};

@@ -76,7 +76,7 @@ fn an_answer_comes_from_another_thread<T: Harness>() {
     // The connection goes on.
     web.say(client, NOW);
     assert!(web.until_over(client).ends_with("now"));
-    assert_eq!(web.server.remote().counters(), Default::default());
+    assert_eq!(web.server.remote().totals(), Default::default());
 }
 
 fn an_answer_that_is_there_at_once_goes_out_at_once<T: Harness>() {
@@ -123,7 +123,7 @@ fn a_later_that_is_dropped_is_a_500<T: Harness>() {
     // The connection goes on.
     web.say(client, NOW);
     assert!(web.until_over(client).ends_with("now"));
-    assert_eq!(web.server.remote().counters().unanswered, 1);
+    assert_eq!(web.server.remote().totals().unanswered, 1);
     assert_eq!(*causes.lock().unwrap(), ["a `Later` was dropped without an answer"]);
 }
 
@@ -150,7 +150,7 @@ fn an_answer_to_nobody_comes_back<T: Harness>() {
     web.until("it is over", |web| web.server.is_over());
     let response = later.respond("too late").expect_err("nobody waits");
     assert_eq!(response.head().status(), Status::OK);
-    assert_eq!(web.server.remote().counters().late, 1);
+    assert_eq!(web.server.remote().totals().late, 1);
 }
 
 fn an_answer_behind_the_504_comes_back_and_is_counted<T: Harness>() {
@@ -164,8 +164,8 @@ fn an_answer_behind_the_504_comes_back_and_is_counted<T: Harness>() {
     assert!(web.now() - start >= span);
     assert!(later.is_gone());
     assert!(later.respond("too late").is_err());
-    assert_eq!(web.server.remote().counters().late, 1);
-    assert_eq!(web.server.remote().counters().unanswered, 0);
+    assert_eq!(web.server.remote().totals().late, 1);
+    assert_eq!(web.server.remote().totals().unanswered, 0);
 }
 
 /// The answer is there when the limit is reached, and its wake comes behind.
@@ -205,7 +205,7 @@ fn a_response_that_is_not_returned_makes_its_later_gone<T: Harness>() {
     assert!(web.until_over(client).ends_with("something else"));
     let later = told.recv().expect("it was sent");
     assert!(later.is_gone() && later.respond("nowhere").is_err());
-    assert_eq!(web.server.remote().counters(), Default::default());
+    assert_eq!(web.server.remote().totals(), Default::default());
 }
 
 fn an_answer_can_wait_for_another_answer<T: Harness>() {

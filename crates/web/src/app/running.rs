@@ -429,7 +429,7 @@ impl<S: 'static> ServerLoop<S> {
     /// The report so far.
     pub fn report(&mut self) -> Report {
         let requests = self.running.handler().requests();
-        Report::new(self.running.report(), requests, self.remote.counters())
+        Report::new(self.running.report(), requests, self.remote.totals())
     }
 
     /// Whether the shutdown is over.

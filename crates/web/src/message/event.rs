@@ -126,7 +126,7 @@ impl Events {
     }
 
     /// A client that does not keep up loses events, which
-    /// [`Counters::lost_events`](crate::report::Counters::lost_events) counts. By default its
+    /// [`Totals::lost_events`](crate::report::Totals::lost_events) counts. By default its
     /// connection ends: a browser connects again, and says which event it has heard last.
     ///
     /// A client does not keep up while more than

@@ -20,7 +20,7 @@ impl Later {
     ///
     /// The response comes back if the request is over: its client has gone, or has got a 504, or
     /// its handler has returned another response.
-    /// [`Counters::late`](crate::report::Counters::late) counts the first two.
+    /// [`Totals::late`](crate::report::Totals::late) counts the first two.
     pub fn respond(self, response: impl Into<Response>) -> Result<(), Response> {
         self.0.give(response.into())
     }

@@ -21,8 +21,8 @@ pub struct Report {
     /// Handlers, hooks and sources that have panicked, and callbacks of the server. Panics of jobs
     /// are [counted apart](windlass_serve::report::Counters::jobs).
     pub panics: u64,
-    /// What was counted of late answers.
-    pub late: Counters,
+    /// What was counted of late responses, and of events.
+    pub totals: Totals,
     /// The report of the connections.
     pub server: windlass_serve::report::Report,
 }
@@ -31,9 +31,9 @@ impl Report {
     pub(crate) fn new(
         server: windlass_serve::report::Report,
         requests: Requests,
-        late: Counters,
+        totals: Totals,
     ) -> Report {
-        Report { panics: server.panics + requests.panics, requests, late, server }
+        Report { panics: server.panics + requests.panics, requests, totals, server }
     }
 }
 
@@ -49,8 +49,8 @@ impl Deref for Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
-    /// By the class of their status: 1xx (connections that went over to another protocol), 2xx,
-    /// 3xx, 4xx, 5xx.
+    /// By the class of the status of their response: 1xx (connections that went over to another
+    /// protocol), 2xx, 3xx, 4xx, 5xx.
     pub classes: [u64; 5],
     /// Requests without a response: their connection has ended before.
     pub without_response: u64,
@@ -72,21 +72,22 @@ impl Requests {
         self.panics += other.panics;
     }
 
-    /// All of them.
+    /// How many there were in all.
     pub fn all(&self) -> u64 {
         self.classes.iter().sum::<u64>() + self.without_response
     }
 }
 
-/// What the loops of a server have counted together.
+/// What the loops of a server have counted together: of late responses, and of events. The counters
+/// of a loop's connections are [others](windlass_serve::report::Counters).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counters {
-    /// Requests whose [`Later`](crate::answers::Later) was dropped without an answer: their clients
-    /// got a 500.
+pub struct Totals {
+    /// Requests whose [`Later`](crate::answers::Later) was dropped without a response: their
+    /// clients got a 500.
     pub unanswered: u64,
-    /// Answers that came when their request was over, because its client had gone, or had got a
-    /// 504.
+    /// Responses of other threads and of jobs that came when their request was over, because its
+    /// client had gone, or had got a 504.
     pub late: u64,
     /// Events that connections have lost, because they did not keep up: see
     /// [`Events::lossy`](crate::events::Events::lossy).
