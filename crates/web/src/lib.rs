@@ -73,18 +73,25 @@
 //! | task | item |
 //! |---|---|
 //! | routes, hooks and state | [`App`] |
-//! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Error`] |
+//! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Status`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
-//! | a body in parts, or behind a look at the head | [`body`], [`Request::collect`] |
-//! | an answer of another thread, or parts of it | [`Response::later`], [`Response::writer`] |
-//! | a body that comes in parts | [`body`] |
-//! | a loop of the program | [`Engine`] |
-//! | a response that is made while it is sent | [`Response::stream`] |
+//! | a request's body in parts, or after a look at the head | [`body`] |
+//! | a response of another thread | [`Response::later`] |
+//! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
+//! | Server-Sent Events | [`Response::events`], [`Remote::publish`], [`App::every`] |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
+//! | logs, metrics and counts | [`App::finished`], [`report`] |
 //! | another protocol on the same connection | [`upgrade`] |
+//! | a server beside other code of `main` | [`App::start`], [`Remote`] |
 //! | HTTP in a loop of the program, beside other operations | [`Engine`] |
-//! | a server beside other code of `main` | [`App::start`] |
 //! | tests | [`App::call`], [`mod@test`] |
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
+//! | `http` | requests and responses as types of the crate `http` |
+//! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |
+//! | `tls` | TLS without a provider: for a library whose program chooses it |
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

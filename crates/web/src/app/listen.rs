@@ -10,8 +10,8 @@ use windlass_serve::tls::Tls;
 ///
 /// | type | listens |
 /// |---|---|
-/// | `&str`, `String` | at an address |
-/// | `(&str, Tls)` | at an address, with TLS |
+/// | `&str`, `String`, `&String` | at an address |
+/// | `(&str, Tls)`, `(String, Tls)` | at an address, with TLS |
 /// | `TcpListener` | at a listener that the program has made |
 /// | `(TcpListener, Tls)` | there, with TLS |
 ///

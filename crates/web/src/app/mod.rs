@@ -94,7 +94,8 @@ impl Default for App<()> {
 }
 
 impl<S: 'static> App<S> {
-    /// An application whose loops have the state that `make` makes, with the index of the loop.
+    /// An application whose loops have the state that `make` makes. It gets the index of the loop,
+    /// from 0 on, and runs on the loop's thread, so that the state need not be `Send`.
     pub fn with(make: impl Fn(usize) -> S + Send + Sync + 'static) -> App<S> {
         App {
             make: Arc::new(make),
@@ -241,11 +242,9 @@ impl<S: 'static> App<S> {
 
     /// Calls `hook` with the head of every response, before it is written, whenever it is decided:
     /// also with those of streams, of late answers, and of errors that the server finds. Those of
-    /// inner applications are called first. What was no request has none: its head was malformed,
-    /// or has not come in time.
-    ///
-    /// The request has no body any more. If the hook panics, the response is a 500 without any
-    /// field of the program.
+    /// inner applications are called first. The request is `None` if its head was malformed, or has
+    /// not come in time. It has no body any more. If the hook panics, the response is a 500 without
+    /// any field of the program.
     ///
     /// ```
     /// use windlass_web::{App, test};
@@ -288,10 +287,10 @@ impl<S: 'static> App<S> {
 
     /// Makes the response of every error: of those that handlers and hooks return, of panics, and
     /// of those that the server finds, as 404, 408 and 413. An application in another one has its
-    /// own, or that of the outer one. The status and the fields of the error are added if the
-    /// response has none.
+    /// own, or that of the outer one. The response gets the status of the error in the place of one
+    /// below 400, and the fields of the error that it has not.
     ///
-    /// What was no request has none: its head was malformed, or has not come in time.
+    /// The request is `None` if its head was malformed, or has not come in time.
     ///
     /// ```
     /// use windlass_web::{App, Response, test};
@@ -314,7 +313,7 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Sets the limits of requests.
+    /// Sets the limits of requests. [`serve_limits`](App::serve_limits) sets those of connections.
     pub fn limits(mut self, limits: Limits) -> App<S> {
         self.limits = limits;
         self

@@ -6,12 +6,13 @@ use crate::words::status::Status;
 
 type Text = Cow<'static, str>;
 
-/// The head of a response: its status and its fields. [`App::after`](crate::App::after) can change
-/// it.
+/// The head of a response: its status and its header fields. [`App::after`](crate::App::after) can
+/// change it.
 ///
-/// The server writes `Date`, `Content-Length`, `Transfer-Encoding`, `Connection` and `Upgrade`
-/// itself. It leaves a `Date` of the program out. Another one of these, and a name or a value with
-/// a byte that no field may have, makes a 500 of the response. An `Upgrade` offers a protocol.
+/// The server writes `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` itself. It
+/// leaves a `Date` of the program out. Another one of these, and a name or a value with a byte that
+/// no field may have, makes a 500 of the response, and ends the connection. An `Upgrade` offers a
+/// protocol, as in a 426: the server names it in `Connection`.
 #[derive(Debug)]
 pub struct Head {
     status: Status,
@@ -70,7 +71,7 @@ impl Head {
         self.fields.retain(|field| !field.0.eq_ignore_ascii_case(name));
     }
 
-    /// Closes the connection behind this response.
+    /// Closes the connection behind this response, which says `Connection: close`.
     pub fn close(&mut self) {
         self.closes = true;
     }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The names and values of a query or of a form, decoded.
+/// The names and values of a query or of a form, decoded: `+` is a space, and bytes that are no
+/// UTF-8 are U+FFFD. A name may come several times.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 

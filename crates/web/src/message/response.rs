@@ -17,9 +17,18 @@ const BYTES: &str = "application/octet-stream";
 
 /// The response of a handler: decided, or still to come.
 ///
-/// A handler returns whatever converts into a response: a text, a [`Status`], an [`Error`], a
-/// `Result` of these, or a response itself. Methods of [`Request`](crate::Request) make the ones
-/// that are still to come.
+/// A handler returns whatever converts into a response. Methods of [`Request`](crate::Request), and
+/// [`Response::later`], make the ones that are still to come.
+///
+/// | type | response |
+/// |---|---|
+/// | `&'static str`, `String` | 200, `text/plain; charset=utf-8` |
+/// | `&'static [u8]`, `Vec<u8>` | 200, `application/octet-stream` |
+/// | `()` | 204, without a body |
+/// | [`Status`] | without a body; from 400 on as an [`Error`] with this status |
+/// | [`Error`] | its status and its text, or what [`App::on_error`](crate::App::on_error) makes |
+/// | [`Events`](crate::events::Events) | 200, `text/event-stream` |
+/// | `Result<T, E>` | that of `T`, or that of the error that `E` converts into |
 ///
 /// ```
 /// use windlass_web::{Response, Status};
@@ -84,7 +93,7 @@ impl Response {
         Response::of(Status::OK, Some(BYTES), Body::Shared(bytes.into()))
     }
 
-    /// A value as JSON. A value that cannot be serialized makes a 500.
+    /// A value as JSON: `application/json`. A value that cannot be serialized makes a 500.
     #[cfg(feature = "json")]
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Response {
         match serde_json::to_vec(value) {
@@ -93,7 +102,8 @@ impl Response {
         }
     }
 
-    /// A redirect to another address: 307, so that the method stays.
+    /// A redirect to another URL, by `Location`: 307, so that the method and the body stay.
+    /// [`status`](Response::status) makes another one of it.
     pub fn redirect(to: impl Into<Cow<'static, str>>) -> Response {
         Response::empty(Status::TEMPORARY_REDIRECT).header("Location", to)
     }
@@ -118,7 +128,8 @@ impl Response {
         Response::of(Status::OK, None, Body::Later(number))
     }
 
-    /// Sets the status. An error stays one only with a status of an error.
+    /// Sets the status. The [error](Response::error) of a response keeps its own, which
+    /// [`on_error`](crate::App::on_error) sees.
     pub fn status(mut self, status: Status) -> Response {
         self.head.set_status(status);
         self
@@ -139,7 +150,7 @@ impl Response {
         self
     }
 
-    /// Closes the connection behind this response.
+    /// Closes the connection behind this response, which says `Connection: close`.
     pub fn close(mut self) -> Response {
         self.head.close();
         self
@@ -155,7 +166,7 @@ impl Response {
         &mut self.head
     }
 
-    /// The error that the response is made of.
+    /// The error that the response is made of, if it is one.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }

@@ -9,8 +9,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a request failed: a status and a text for the client, and a cause for the program.
 ///
-/// The client gets the status and the text. The cause stays in the server: it is in
-/// [`Finished`](crate::Finished), for a log. Every [`Status`] of 400 and above converts into an
+/// The client gets the status and the text. The cause stays in the server:
+/// [`Finished::error`](crate::Finished::error) has it, for a log. Every [`Status`] converts into an
 /// error. [`App::on_error`](crate::App::on_error) makes the response of every error, also of those
 /// that the server finds itself.
 ///
@@ -20,7 +20,8 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// let missing = Error::from(Status::NOT_FOUND).text("there is no such note");
 /// assert_eq!(missing.to_string(), "404 Not Found: there is no such note");
 ///
-/// // `?` makes a 500 of an error of the system, which the client does not see.
+/// // `?` makes a 500 of an `io::Error`, whose text the client does not see. Other errors need a
+/// // status: `map_err(|error| Error::new(Status::BAD_GATEWAY).because(error))`.
 /// let broken = Error::from(std::io::Error::other("the disk is gone"));
 /// assert_eq!(broken.status(), Status::INTERNAL_SERVER_ERROR);
 /// assert_eq!(broken.cause().unwrap().to_string(), "the disk is gone");
@@ -41,7 +42,7 @@ impl Error {
         Error(Box::new(Parts { status, text: Cow::Borrowed(""), cause: None, fields: Vec::new() }))
     }
 
-    /// Sets the text for the client.
+    /// Sets the text for the client: the body of the response, `text/plain; charset=utf-8`.
     pub fn text(mut self, text: impl Into<Cow<'static, str>>) -> Error {
         self.0.text = text.into();
         self
@@ -64,7 +65,7 @@ impl Error {
         self.0.status
     }
 
-    /// The text for the client; the reason of the status, if there is none.
+    /// The text for the client; if there is none, the [reason](Status::reason) of the status.
     pub fn public_text(&self) -> &str {
         if self.0.text.is_empty() { self.0.status.reason() } else { &self.0.text }
     }
