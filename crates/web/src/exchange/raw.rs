@@ -287,7 +287,9 @@ fn encode(
     let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
     encoder.fixed(date);
     for (name, value) in head.fields() {
-        encoder.field(name, value)?;
+        if !name.eq_ignore_ascii_case("date") {
+            encoder.field(name, value)?;
+        }
     }
     match protocol {
         Some(protocol) => encoder.switch(protocol),

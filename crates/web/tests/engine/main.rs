@@ -28,6 +28,7 @@ every_driver! {
     limits_are_those_of_an_application
     what_is_not_the_engines_comes_back
     an_upgrade_makes_a_raw_connection
+    the_head_of_an_upgrade_has_one_date
     a_refused_upgrade_leaves_the_request
     verbs_of_raw_connections_leave_http_alone
     a_client_that_ends_before_the_upgrade
@@ -257,6 +258,20 @@ fn an_upgrade_makes_a_raw_connection<T: Harness>() {
     b.say(owner, "!");
     b.until_heard(client, "hello!");
     assert_eq!(b.engine.len(), 0);
+}
+
+fn the_head_of_an_upgrade_has_one_date<T: Harness>() {
+    let mut b = Bench::new::<T>(Limits::new());
+    let client = b.connect();
+    b.say(client, upgrade("/raw"));
+    b.until("it is there", |b| b.requests.len() == 1);
+    let id = b.requests.remove(0).0;
+    let dated = Switching::to("raw").header("date", "today").header("X-A", "b");
+    b.engine.upgrade(id, dated, ()).expect("it is offered");
+    b.until_heard(client, "\r\n\r\n");
+    let heard = b.heard(client).to_lowercase();
+    assert!(heard.contains("\r\nx-a: b\r\n"), "{heard:?}");
+    assert_eq!(heard.matches("\r\ndate: ").count(), 1, "{heard:?}");
 }
 
 fn a_refused_upgrade_leaves_the_request<T: Harness>() {
