@@ -122,7 +122,7 @@ pub use message::head::Head;
 pub use message::query::Pairs;
 pub use message::request::Request;
 pub use message::response::Response;
-pub use message::source::{Flow, Part, Source};
+pub use message::source::{BodySource, Flow, Part};
 pub use remote::Remote;
 pub use windlass;
 pub use windlass_http1 as http1;

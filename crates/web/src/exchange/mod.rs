@@ -48,7 +48,7 @@ use crate::message::event::EventBytes;
 use crate::message::handover::Awaited;
 use crate::message::kind::Kind;
 use crate::message::response::Response;
-use crate::message::source::Source;
+use crate::message::source::BodySource;
 use crate::remote::Remote;
 use crate::topics::Topics;
 use crate::words::limits::Limits;
@@ -154,7 +154,7 @@ impl<K> Stage<K> {
 
 /// A response that is being made.
 struct Streamed {
-    source: Box<dyn Source>,
+    source: Box<dyn BodySource>,
     encoder: BodyEncoder,
     status: crate::words::status::Status,
     decided: Instant,

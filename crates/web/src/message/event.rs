@@ -1,6 +1,7 @@
 //! Server-Sent Events: a response without an end, which tells what happens.
 //!
-//! The format is that of the [HTML standard](https://html.spec.whatwg.org/multipage/server-sent-events.html).
+//! The format is that of the [HTML
+//! standard](https://html.spec.whatwg.org/multipage/server-sent-events.html).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use windlass::Buf;
 
 use crate::message::head::Head;
 use crate::message::response::{Body, Response};
-use crate::message::source::{Flow, Part, Source};
+use crate::message::source::{BodySource, Flow, Part};
 use crate::message::subscription::Subscription;
 use crate::remote::Remote;
 use crate::words::status::Status;
@@ -192,7 +193,7 @@ impl From<Events> for Response {
 /// What a response tells at its beginning.
 struct Opening(String);
 
-impl Source for Opening {
+impl BodySource for Opening {
     fn next(&mut self, part: &mut Part<'_>) -> Flow {
         part.write(std::mem::take(&mut self.0).as_bytes());
         if part.has_peer_ended() { Flow::End } else { Flow::Wait }

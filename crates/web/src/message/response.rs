@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::message::handover::Awaited;
 use crate::message::head::Head;
-use crate::message::source::Source;
+use crate::message::source::BodySource;
 use crate::message::subscription::Subscription;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -50,9 +50,9 @@ pub(crate) enum Body {
     Bytes(Vec<u8>),
     Shared(Arc<[u8]>),
     /// It is made while it is sent.
-    Stream(Box<dyn Source>),
+    Stream(Box<dyn BodySource>),
     /// It tells events. The source has the first ones.
-    Events(Box<dyn Source>, Box<Subscription>),
+    Events(Box<dyn BodySource>, Box<Subscription>),
     /// The whole response is still to come. The number is that of what the request has asked for.
     Later(u32),
     /// The whole response is still to come, from another thread.
@@ -108,7 +108,7 @@ impl Response {
         Response::empty(Status::TEMPORARY_REDIRECT).header("Location", to)
     }
 
-    /// A body that is made while it is sent: see [`Source`].
+    /// A body that is made while it is sent: see [`BodySource`].
     ///
     /// ```
     /// use windlass_web::{Flow, Part, Response};
@@ -120,7 +120,7 @@ impl Response {
     ///     if left > 0 { Flow::More } else { Flow::End }
     /// });
     /// ```
-    pub fn stream(source: impl Source + 'static) -> Response {
+    pub fn stream(source: impl BodySource + 'static) -> Response {
         Response::of(Status::OK, Some(BYTES), Body::Stream(Box::new(source)))
     }
 

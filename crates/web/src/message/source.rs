@@ -16,12 +16,12 @@ use crate::remote::Remote;
 /// another thread makes.
 ///
 /// It is dropped when its connection has ended.
-pub trait Source: Send {
+pub trait BodySource: Send {
     /// Writes the next part, and says whether there is more.
     fn next(&mut self, part: &mut Part<'_>) -> Flow;
 }
 
-impl<F: FnMut(&mut Part<'_>) -> Flow + Send> Source for F {
+impl<F: FnMut(&mut Part<'_>) -> Flow + Send> BodySource for F {
     fn next(&mut self, part: &mut Part<'_>) -> Flow {
         self(part)
     }

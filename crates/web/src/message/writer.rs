@@ -13,7 +13,7 @@ use windlass_serve::Refusal;
 use windlass_serve::memory::{Budget, Charge};
 
 use crate::message::response::Response;
-use crate::message::source::{Flow, Part, Source, Waker};
+use crate::message::source::{BodySource, Flow, Part, Waker};
 
 /// From so many bytes on, writes wait or are refused.
 const MARK: usize = 64 << 10;
@@ -254,7 +254,7 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Source for Written {
+impl BodySource for Written {
     fn next(&mut self, part: &mut Part<'_>) -> Flow {
         let mut state = self.0.lock();
         let state = &mut *state;
