@@ -55,8 +55,8 @@
 //!     let (mut client, mut kept) = (sim.client(), Vec::new());
 //!     for n in 0..20 {
 //!         let note = Note { text: n.to_string() };
-//!         if let Ok(answer) = client.post("http://notes.test/notes").json(&note).send() {
-//!             kept.push((answer.json::<usize>()?, note.text));
+//!         if let Ok(response) = client.post("http://notes.test/notes").json(&note).send() {
+//!             kept.push((response.json::<usize>()?, note.text));
 //!         }
 //!     }
 //!     for (id, text) in kept {

@@ -169,7 +169,7 @@ impl<S: 'static> App<S> {
     /// state is not used.
     ///
     /// All that is below the path belongs to it: its hooks are called for a path without a route,
-    /// too. That is a 404, or an answer of its [fallback](App::fallback), or of the outer one.
+    /// too. That is a 404, or the response of its [fallback](App::fallback), or of the outer one.
     ///
     /// # Panics
     ///
@@ -217,7 +217,7 @@ impl<S: 'static> App<S> {
     }
 
     /// Calls `hook` at the head of every request, before its body and its handler. If the hook
-    /// returns a response, that is the answer, and nothing else is called.
+    /// returns a response, the client gets it, and nothing else is called.
     ///
     /// A path without a route has it, too, before its 404: so a redirect or an authentication sees
     /// all. Hooks are called in the order in which they were added, those of an application before
@@ -241,7 +241,7 @@ impl<S: 'static> App<S> {
     }
 
     /// Calls `hook` with the head of every response, before it is written, whenever it is decided:
-    /// also with those of streams, of late answers, and of errors that the server finds. Those of
+    /// also with those of streams, of late responses, and of errors that the server finds. Those of
     /// inner applications are called first. The request is `None` if its head was malformed, or has
     /// not come in time. It has no body any more. If the hook panics, the response is a 500 without
     /// any field of the program.

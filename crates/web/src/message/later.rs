@@ -8,7 +8,7 @@ use crate::words::status::Status;
 
 /// Answers a request, from any thread, and at any time: [`Response::later`] makes it.
 ///
-/// If it is dropped without an answer, the client gets a 500. It gets a 504 when
+/// If it is dropped without a response, the client gets a 500. It gets a 504 when
 /// [`Limits::answer`](crate::Limits::answer) has passed.
 #[must_use = "dropping it answers the request with a 500"]
 pub struct Later(Giver<Response>);
@@ -25,11 +25,11 @@ impl Later {
         self.0.give(response.into())
     }
 
-    /// Whether nobody waits for the answer any more, as far as the server knows: the client has
+    /// Whether nobody waits for the response any more, as far as the server knows: the client has
     /// ended its side, its connection has ended, or it has got a 504.
     ///
-    /// A client that has ended its side may still read. So the server sends it the answer, if there
-    /// is one.
+    /// A client that has ended its side may still read. So the server sends it the response, if
+    /// there is one.
     pub fn is_gone(&self) -> bool {
         self.0.is_gone()
     }
@@ -42,13 +42,13 @@ impl fmt::Debug for Later {
 }
 
 impl Response {
-    /// A response that is given later, by any thread: for answers that come from a queue, from
-    /// another server, or from another client. [`Request::blocking`](crate::Request::blocking) is
+    /// A response that any thread gives later: for one that comes from a queue, or from another
+    /// server. [`Request::blocking`](crate::Request::blocking) is
     /// for code that computes or waits.
     ///
     /// The handler returns the response, and the thread has the [`Later`]. The connection waits
     /// meanwhile, for at most [`Limits::answer`](crate::Limits::answer), and the loop goes on. What
-    /// the handler sets of the head has no effect: the answer has a head of its own.
+    /// the handler sets of the head has no effect: the response of the thread has its own.
     ///
     /// ```
     /// use std::sync::mpsc::channel;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use windlass_serve::net::Networks;
 
-/// The limits of a server's requests. Each one is on by default.
+/// The limits of a server's requests. Each one is on by default. "Beyond" names the status that the
+/// client gets.
 ///
 /// They stand beside the limits of the connections, which [`App::serve_limits`] sets.
 ///

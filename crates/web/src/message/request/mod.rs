@@ -347,8 +347,8 @@ impl<'a, S: 'static> Request<'a, S> {
     }
 
     /// Collects the body, up to `limit` bytes, then calls `then` with the request again, which has
-    /// its body now. Its response is the answer, and may be one that is still to come. This is for
-    /// handlers that look at the head first, as for a key, on a route that is
+    /// its body now. The client gets the response of `then`, which may be one that is still to
+    /// come. This is for handlers that look at the head first, as for a key, on a route that is
     /// [`at_head`](crate::App::at_head). A longer body is a 413. If the body does not come, `then`
     /// is dropped.
     ///
@@ -384,8 +384,8 @@ impl<'a, S: 'static> Request<'a, S> {
         self.ask(Asked::Receive(Box::new(receiver)))
     }
 
-    /// Runs `job` on a worker thread, then `then` with its value on the loop, whose response is the
-    /// answer: for a database, a file system, a computation.
+    /// Runs `job` on a worker thread, then `then` with its value on the loop, which makes the
+    /// response: for a database, a file system, a computation.
     ///
     /// The connection waits meanwhile, and the loop goes on. If the server has no room for the job,
     /// the client gets a 503 with `Retry-After`. If the job panics, it gets a 500. If the

@@ -28,7 +28,7 @@ pub trait Receive<S> {
     ///
     /// # Errors
     ///
-    /// The error is the answer, as by [`Demand::Stop`].
+    /// The client gets the error, as by [`Demand::Stop`].
     fn data(&mut self, state: &mut S, part: Buf) -> Result<Demand, Error>;
 
     /// The body is whole. The request is as its handler has had it, with its
@@ -37,13 +37,13 @@ pub trait Receive<S> {
     ///
     /// # Errors
     ///
-    /// The error is the answer.
+    /// The client gets the error.
     fn end(self: Box<Self>, state: &mut S, request: &mut Request<'_, S>)
     -> Result<Response, Error>;
 
     /// The rest of the body does not come: the client has gone, was too slow, or has sent what is
-    /// no body, or one beyond the limit. Where the client is still there, it gets the answer of the
-    /// server. This is not called behind [`Demand::Stop`], an error or a panic.
+    /// no body, or one beyond the limit. Where the client is still there, it gets the
+    /// server's error. This is not called behind [`Demand::Stop`], an error or a panic.
     fn aborted(self: Box<Self>, state: &mut S) {
         let _ = state;
     }
@@ -126,7 +126,7 @@ impl Resume {
     }
 
     /// Ends the pause. If the body is not paused, its next pause ends at once. False if the
-    /// connection has ended. Nothing happens once the request has its answer.
+    /// connection has ended. Nothing happens once the request has its response.
     pub fn resume(&self) -> bool {
         self.is_set.store(true, Ordering::Release);
         self.remote.wake(self.id)
