@@ -293,6 +293,69 @@ every_driver! {
     panics_of_hooks
 }
 
+/// The page "Why did my connection end?" of the guide says which of them close.
+#[test]
+fn a_status_of_the_server_closes_or_goes_on() {
+    let app = || {
+        let app = App::new().limits(Limits::new().body(10).answer(Duration::from_secs(5)).line(99));
+        app.get("/fails", |_, _| Status::INTERNAL_SERVER_ERROR)
+            .get("/panics", |_, _| -> &'static str { panic!("as it is meant to") })
+            .get("/splits", |_, _| Response::text("a").header("a", "b\r\nc: d"))
+            .get("/drops", |_, _| Response::later().1)
+            .get("/waits", |_, _| {
+                let (later, response) = Response::later();
+                std::mem::forget(later);
+                response
+            })
+            .get("/busy", |_, q| q.blocking(|| (), |_, ()| ()))
+            .running(0)
+            .get("/echo", |_, q| q.upgrade("echo", NoProtocol))
+            .post("/body", |_, _| "it fits")
+    };
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(200));
+    let with = |fields: &str| format!("POST /body HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let large = "Content-Length: 100000\r\n";
+    for (request, status, goes_on) in [
+        (get("/none"), 404, true),
+        (with("").replace("/body", "/fails"), 405, true),
+        (get("/fails").replace("GET", "BREW"), 501, true),
+        (get("/fails"), 500, true),
+        (get("/drops"), 500, true),
+        (get("/busy"), 503, true),
+        (get("/echo"), 426, true),
+        (with("Content-Length: 11\r\n") + "12345678901", 413, true),
+        (get("/panics"), 500, false),
+        (get("/splits"), 500, false),
+        (get("/waits"), 504, false),
+        (with(large), 413, false),
+        (with("Expect: 99\r\n"), 417, false),
+        (with("Transfer-Encoding: gzip, chunked\r\n"), 501, false),
+        (get("/").replace("1.1", "1.2"), 505, false),
+        (get("/").replace("Host", "Host "), 400, false),
+        (long, 414, false),
+    ] {
+        let sim = test::Simulation::new(1);
+        sim.serve("a:80", app);
+        let mut client = sim.connect("a:80");
+        assert!(client.write(request.as_bytes()), "{request}");
+        let response = client.response("GET").expect("a response");
+        let got = (response.status().code(), response.keeps_alive());
+        assert_eq!(got, (status, goes_on), "{request}");
+    }
+}
+
+/// No client offers it.
+struct NoProtocol;
+impl windlass_web::upgrade::Protocol<()> for NoProtocol {
+    fn data(
+        &mut self,
+        _: &mut (),
+        _: &mut windlass_web::upgrade::RawConn<'_, ()>,
+        _: windlass_web::windlass::Buf,
+    ) {
+    }
+}
+
 /// Inner errors have the inner shape, if there is one; fields of errors stay.
 #[test]
 fn errors_are_shaped() {
