@@ -263,7 +263,39 @@ fn a_job_whose_client_has_gone_frees_its_place<N: Net>() {
     assert!(seen.lock().expect("no panic").len() >= 20);
 }
 
+/// What a request asks for is its own handler's to return.
+fn a_response_in_another_place_is_500<N: Net>() {
+    let app = App::new().get("/", |_, q| {
+        let (later, response) = Response::later();
+        let own = q.blocking(|| "done", |_, text| text);
+        assert!(later.respond(own).is_ok());
+        response
+    });
+    let mut net = N::start(app);
+    let (heard, _) = net.ask(get("/").as_bytes());
+    assert_eq!(statuses(&heard), [500], "{heard}");
+}
+
+/// A response that is too long for its connection breaks it off, and nobody works for the requests
+/// behind it.
+fn requests_behind_a_response_that_is_too_long_are_not_served<N: Net>() {
+    let calls = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&calls);
+    let app = App::new()
+        .get("/", move |_, _| {
+            *counted.lock().expect("no panic") += 1;
+            Response::bytes(vec![b'x'; 2 << 20])
+        })
+        .serve_limits(windlass_web::serve::Limits::new().cap(1 << 20));
+    let mut net = N::start(app);
+    let (heard, end) = net.provoke(get("/").repeat(3).as_bytes());
+    assert!(heard.len() < 1 << 20);
+    assert_eq!((end, *calls.lock().expect("no panic")), (End::Reset, 1));
+}
+
 every_driver! {
+    a_response_in_another_place_is_500
+    requests_behind_a_response_that_is_too_long_are_not_served
     no_field_splits_a_response
     a_response_has_one_date
     a_status_without_a_body_has_none

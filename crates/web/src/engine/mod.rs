@@ -36,10 +36,8 @@ use windlass_serve::{Config, Id, Remote};
 
 use crate::exchange::program::Answer;
 use crate::exchange::{Machine, Slot, Wire};
-use crate::message::response::{Body, Response};
-use crate::words::error::Error;
+use crate::message::response::Response;
 use crate::words::limits::Limits;
-use crate::words::status::Status;
 use queue::{Queue, Remains};
 
 /// HTTP on a [`Watcher`] that the program owns: requests are events, and each is answered when the
@@ -274,11 +272,7 @@ impl<S: Default + 'static> Engine<S> {
     /// [`Refusal::Stale`]: the request is over, or has been answered.
     pub fn respond(&mut self, id: RequestId, response: impl Into<Response>) -> Result<(), Refusal> {
         let connection = self.queue.connection(id).ok_or(Refusal::Stale)?;
-        let mut response = response.into();
-        if let Body::Later(_) = response.body() {
-            const NO_JOB: &str = "a request of an engine has asked for something";
-            response = Error::new(Status::INTERNAL_SERVER_ERROR).because(NO_JOB).into();
-        }
+        let response = response.into();
         let (machine, queue, mut wire) = self.parts(connection);
         machine.begin_callback(wire.engine);
         let has_waited = machine.answer_waiting(queue, &mut wire, Answer::Respond(response));

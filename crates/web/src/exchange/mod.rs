@@ -195,6 +195,8 @@ pub(crate) struct Machine<K> {
     out: Vec<u8>,
     /// Whether some of them were written already.
     has_flushed: bool,
+    /// Whether the connection of this callback takes no more output.
+    has_broken_off: bool,
     date: Date,
     /// The last type of a body.
     kind: Kind,
@@ -226,6 +228,7 @@ impl<K: 'static> Machine<K> {
             now: Instant::now(),
             out: Vec::with_capacity(4096),
             has_flushed: false,
+            has_broken_off: false,
             date: Date::new(),
             kind: Kind::new(),
             peers: Peers::default(),
@@ -272,7 +275,7 @@ impl<K: 'static> Machine<K> {
     /// A callback begins.
     pub(crate) fn begin_callback(&mut self, engine: &Engine<Slot<K>>) {
         self.now = engine.now();
-        self.has_flushed = false;
+        (self.has_flushed, self.has_broken_off) = (false, false);
         // A callback that has panicked leaves the responses of its connection.
         self.out.clear();
     }

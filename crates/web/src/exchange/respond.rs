@@ -237,7 +237,9 @@ impl<K: 'static> Machine<K> {
                 source
             }
             _ => {
-                return self.respond(program, wire, exchange, context, Response::empty(Status::OK));
+                const ELSEWHERE: &str = "only its own handler can return what a request asks for";
+                let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(ELSEWHERE);
+                return self.respond(program, wire, exchange, context, error.into());
             }
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
@@ -320,8 +322,16 @@ impl<K: 'static> Machine<K> {
     fn put_large(&mut self, wire: &mut Wire<'_, K>, body: Buf) {
         self.flush(wire);
         if wire.engine.write(wire.id, body).is_err() {
-            wire.engine.abort(wire.id);
+            self.break_off(wire);
         }
+    }
+
+    /// The connection leaves, or holds more than it may: its peer gets no part of a response, and
+    /// its further requests no answer.
+    #[cold]
+    fn break_off(&mut self, wire: &mut Wire<'_, K>) {
+        wire.engine.abort(wire.id);
+        (self.has_flushed, self.has_broken_off) = (true, true);
     }
 
     /// Writes the responses of this callback. False if the connection takes nothing more.
@@ -333,8 +343,7 @@ impl<K: 'static> Machine<K> {
         self.has_flushed = true;
         let is_taken = wire.engine.write_slice(wire.id, &self.out).is_ok();
         if !is_taken {
-            // It leaves, or holds more than its share: its peer gets no part of a response.
-            wire.engine.abort(wire.id);
+            self.break_off(wire);
         }
         self.out.clear();
         is_taken
@@ -351,7 +360,7 @@ impl<K: 'static> Machine<K> {
     fn look_for_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
         self.flush(wire);
         self.has_flushed = false;
-        !wire.engine.is_full(wire.id)
+        !self.has_broken_off && !wire.engine.is_full(wire.id)
     }
 
     /// Goes on behind a response: to the next request, or to the rest of a body that nobody wants.
@@ -487,11 +496,11 @@ impl Body {
     /// How many bytes it has, if that is known.
     fn len(&self) -> Option<usize> {
         match self {
-            Body::Empty | Body::Later(_) => Some(0),
+            Body::Empty => Some(0),
             Body::Static(bytes) => Some(bytes.len()),
             Body::Bytes(bytes) => Some(bytes.len()),
             Body::Shared(bytes) => Some(bytes.len()),
-            Body::Stream(_) | Body::Events(..) | Body::Awaited(_) => None,
+            Body::Stream(_) | Body::Events(..) | Body::Awaited(_) | Body::Later(_) => None,
         }
     }
 }
