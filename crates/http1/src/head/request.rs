@@ -170,8 +170,8 @@ impl RequestHead {
     /// The path, as it came: percent-encoded, without the query. An absolute target without a path
     /// has the path `/`; `*` and the target of a CONNECT have themselves.
     pub fn path<'b>(&self, bytes: &'b [u8]) -> &'b str {
-        let path = self.path_and_query(bytes);
-        match path.split_once('?').map_or(path, |(path, _)| path) {
+        let all = self.path_and_query(bytes);
+        match memchr::memchr(b'?', all.as_bytes()).map_or(all, |at| &all[..at]) {
             "" => "/",
             path => path,
         }
