@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use matchit::Params;
 use windlass::{Buf, Message};
 use windlass_serve::{Engine, Id};
 
@@ -25,12 +26,12 @@ impl<S: 'static> Program for Perform<S> {
 
     fn begin(&mut self, arrived: Arrived<'_>) -> Begin<Kept<S>> {
         let plan = Rc::clone(&self.plan);
-        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
-        let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
+        let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, route) = found.route();
-        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
+        let mut request = plan.request(id, arrived, &params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
-            let answer = self.answer(route.and_then(|route| route.body_limit), request, response);
+            let answer =
+                self.answer(route.and_then(|route| route.body_limit), &mut request, response);
             return Begin::Answer(id, answer);
         }
         let Some(route) = route else {
@@ -38,7 +39,7 @@ impl<S: 'static> Program for Perform<S> {
         };
         if route.at_head {
             let response = self.call(|state| (route.handler)(state, &mut request));
-            let answer = self.answer(route.body_limit, request, response);
+            let answer = self.answer(route.body_limit, &mut request, response);
             return Begin::Answer(id, answer);
         }
         Begin::Collect(id, route.body_limit)
@@ -52,15 +53,14 @@ impl<S: 'static> Program for Perform<S> {
         begun: Option<&Trailers>,
     ) -> (RouteId, Answer<Kept<S>>) {
         let plan = Rc::clone(&self.plan);
-        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
-        let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
+        let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, route) = found.route();
-        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
+        let mut request = plan.request(id, arrived, &params);
         if begun.is_none()
             && let Some(response) = self.call_before(&plan, id, &mut request)
         {
             let most = route.and_then(|route| route.body_limit);
-            return (id, self.answer(most, request, response));
+            return (id, self.answer(most, &mut request, response));
         }
         let Some(route) = route else {
             return (id, Answer::Respond(without_route(&plan.routes, &found)));
@@ -76,7 +76,7 @@ impl<S: 'static> Program for Perform<S> {
         request.set_body((!route.at_head).then_some(body));
         request.set_trailers(begun);
         let response = self.call(|state| (route.handler)(state, &mut request));
-        (id, self.answer(route.body_limit, request, response))
+        (id, self.answer(route.body_limit, &mut request, response))
     }
 
     fn executed(&mut self, keep: Kept<S>, output: Message) -> Answer<Kept<S>> {
@@ -122,10 +122,9 @@ impl<S: 'static> Program for Perform<S> {
         trailers: &Trailers,
     ) -> Answer<Kept<S>> {
         let plan = Rc::clone(&self.plan);
-        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
-        let (found, params) = plan.routes.find(kind, method, arrived.head.path(arrived.bytes));
+        let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, _) = found.route();
-        let mut request = Request::new(arrived, &plan.remote, plan.routes.pattern(id), params);
+        let mut request = plan.request(id, arrived, &params);
         request.set_body(body);
         request.set_trailers(Some(trailers));
         let response = self.call(|state| match keep {
@@ -133,7 +132,7 @@ impl<S: 'static> Program for Perform<S> {
             Kept::Receiver(receiver) => receiver.end(state, &mut request).into(),
             Kept::Then(_) => Status::INTERNAL_SERVER_ERROR.into(),
         });
-        self.answer(None, request, response)
+        self.answer(None, &mut request, response)
     }
 
     fn abort(&mut self, keep: Kept<S>) {
@@ -162,7 +161,8 @@ impl<S: 'static> Program for Perform<S> {
         let shape = nested.iter().rev().find_map(|hooks| hooks.on_error.as_ref());
         let Some(shape) = shape.or(plan.hooks.on_error.as_ref()) else { return response };
         let Some(error) = response.take_error() else { return response };
-        let request = arrived.map(|arrived| plan.request(route, arrived));
+        let params = plan.params(arrived);
+        let request = arrived.map(|arrived| plan.request(route, arrived, &params));
         let state = &mut self.state;
         let shaped = catch_unwind(AssertUnwindSafe(|| shape(state, request.as_ref(), &error)));
         let mut shaped = shaped.unwrap_or_else(|_| {
@@ -183,7 +183,8 @@ impl<S: 'static> Program for Perform<S> {
 
     fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) -> bool {
         let plan = Rc::clone(&self.plan);
-        let request = arrived.map(|arrived| plan.request(route, arrived));
+        let params = plan.params(arrived);
+        let request = arrived.map(|arrived| plan.request(route, arrived, &params));
         // The innermost hooks come first: the outer ones see what they have made.
         let inner = plan.routes.nested(route).iter().rev().flat_map(|hooks| &hooks.after);
         for hook in inner.chain(&plan.hooks.after) {
@@ -228,15 +229,11 @@ impl<S: 'static> Perform<S> {
         request: &mut Request<'_, S>,
     ) -> Option<Response> {
         let inner = plan.routes.nested(id).iter().flat_map(|hooks| &hooks.before);
-        for hook in plan.hooks.before.iter().chain(inner) {
+        plan.hooks.before.iter().chain(inner).find_map(|hook| {
             let state = &mut self.state;
-            match catch_unwind(AssertUnwindSafe(|| hook(state, request))) {
-                Ok(None) => {}
-                Ok(answer) => return answer,
-                Err(_) => return Some(self.panicked("a hook has panicked")),
-            }
-        }
-        None
+            let called = catch_unwind(AssertUnwindSafe(|| hook(state, request)));
+            called.unwrap_or_else(|_| Some(self.panicked("a hook has panicked")))
+        })
     }
 
     /// Calls a handler. A panic is a 500, and ends the connection behind it.
@@ -262,13 +259,28 @@ impl<S: 'static> Perform<S> {
     }
 
     /// The response, or what the request has asked for.
+    #[inline]
     fn answer(
         &mut self,
         most: Option<u64>,
-        mut request: Request<'_, S>,
+        request: &mut Request<'_, S>,
         response: Response,
     ) -> Answer<Kept<S>> {
-        let Body::Later(number) = *response.body() else { return Answer::Respond(response) };
+        match *response.body() {
+            Body::Later(number) => self.answer_later(most, request, response, number),
+            _ => Answer::Respond(response),
+        }
+    }
+
+    /// What the request has asked for, whose response has this number.
+    #[inline(never)]
+    fn answer_later(
+        &mut self,
+        most: Option<u64>,
+        request: &mut Request<'_, S>,
+        response: Response,
+        number: u32,
+    ) -> Answer<Kept<S>> {
         let has_come = request.has_come();
         match request.take_asked() {
             Some((asked, Asked::Job(job, then))) if asked == number => {
@@ -298,11 +310,19 @@ impl<S: 'static> Perform<S> {
 }
 
 impl<S: 'static> Plan<S> {
-    /// A request again, for hooks behind its handler.
-    fn request<'a>(&'a self, route: RouteId, arrived: Arrived<'a>) -> Request<'a, S> {
-        let (kind, method) = (arrived.head.kind(), arrived.head.method(arrived.bytes));
-        let (_, params) = self.routes.find(kind, method, arrived.head.path(arrived.bytes));
-        Request::new(arrived, &self.remote, self.routes.pattern(route), params)
+    #[inline]
+    fn request<'a>(
+        &'a self,
+        id: RouteId,
+        arrived: Arrived<'a>,
+        params: &'a Option<Params<'a, 'a>>,
+    ) -> Request<'a, S> {
+        Request::new(arrived, &self.remote, self.routes.pattern(id), params.as_ref())
+    }
+
+    /// The parts of a path again, for hooks behind the handler of its request.
+    fn params<'a>(&'a self, arrived: Option<Arrived<'a>>) -> Option<Params<'a, 'a>> {
+        arrived.and_then(|arrived| self.routes.find(arrived.head, arrived.bytes).1)
     }
 }
 

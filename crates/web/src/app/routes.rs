@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use matchit::{Params, Router};
-use windlass_http1::Method;
+use windlass_http1::{Method, RequestHead};
 
 use super::HandlerFn;
 use super::hooks::Hooks;
@@ -39,6 +39,9 @@ pub(super) struct Resource<S> {
 /// The routes of an application.
 pub(super) struct Routes<S> {
     router: Router<u32>,
+    /// The resources whose pattern is one path, in the order of their patterns. Most requests are
+    /// for these, which take no walk, and no path as a text.
+    plain: Vec<u32>,
     pub(super) all: Vec<Resource<S>>,
     fallback: Option<Route<S>>,
     connect: Option<Route<S>>,
@@ -54,6 +57,7 @@ impl<S> Default for Routes<S> {
     fn default() -> Routes<S> {
         Routes {
             router: Router::new(),
+            plain: Vec::new(),
             all: Vec::new(),
             fallback: None,
             connect: None,
@@ -134,7 +138,19 @@ impl<S> Routes<S> {
             nested: Vec::new(),
             fallback: None,
         });
+        // A target with one of these is no path, or not the one that the pattern means.
+        if !pattern.contains(['{', '}', '?'])
+            && let Err(place) = self.plain(pattern.as_bytes())
+        {
+            self.plain.insert(place, at as u32);
+        }
         at
+    }
+
+    /// Where the resource of this very pattern is in [`plain`](Routes::plain), or belongs.
+    #[inline]
+    fn plain(&self, pattern: &[u8]) -> Result<usize, usize> {
+        self.plain.binary_search_by(|at| self.all[*at as usize].pattern.as_bytes().cmp(pattern))
     }
 
     pub(super) fn fall_back(&mut self, route: Route<S>) {
@@ -221,29 +237,38 @@ impl<S> Routes<S> {
         self.all.get(id.0 as usize).map_or(&[], |one| &one.nested)
     }
 
-    /// What answers a request, and the parts of its path.
+    /// What answers a request, and the parts of its path, if its pattern has any.
     #[inline]
     pub(super) fn find<'r, 'p>(
         &'r self,
-        kind: Method,
-        method: &str,
-        path: &'p str,
-    ) -> (Found<'r, S>, Params<'r, 'p>) {
-        let Ok(found) = self.router.at(path) else {
-            return (self.without_path(kind, method, path), Params::default());
-        };
-        let resource = &self.all[*found.value as usize];
-        (self.of_resource(*found.value, resource, kind, method), found.params)
+        head: &RequestHead,
+        bytes: &'p [u8],
+    ) -> (Found<'r, S>, Option<Params<'r, 'p>>) {
+        let target = bytes.get(head.target_range()).unwrap_or(b"");
+        match self.plain(target) {
+            Ok(place) => {
+                (self.of_resource(self.plain[place], head.kind(), head.method(bytes)), None)
+            }
+            Err(_) => self.walk(head, bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn walk<'r, 'p>(
+        &'r self,
+        head: &RequestHead,
+        bytes: &'p [u8],
+    ) -> (Found<'r, S>, Option<Params<'r, 'p>>) {
+        let (kind, method, path) = (head.kind(), head.method(bytes), head.path(bytes));
+        match self.router.at(path) {
+            Ok(found) => (self.of_resource(*found.value, kind, method), Some(found.params)),
+            Err(_) => (self.without_path(kind, method, path), None),
+        }
     }
 
     #[inline]
-    fn of_resource<'r>(
-        &'r self,
-        at: u32,
-        resource: &'r Resource<S>,
-        kind: Method,
-        method: &str,
-    ) -> Found<'r, S> {
+    fn of_resource(&self, at: u32, kind: Method, method: &str) -> Found<'_, S> {
+        let resource = &self.all[at as usize];
         let get = |name: &str| {
             resource.methods.iter().find(|(other, _)| other == name).map(|(_, route)| route)
         };
@@ -292,5 +317,35 @@ impl<S> Resource<S> {
             names.push("OPTIONS");
         }
         self.allow = names.join(", ");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_http1::{Limits, RequestDecoder};
+
+    use super::*;
+
+    #[test]
+    fn bytes_find_what_a_walk_finds() {
+        let mut routes = Routes::<()>::default();
+        let patterns = ["/", "/a", "/a/", "/a/b", "/{x}", "/a/{x}", "/b?c", "/{{d}}", "/a%20b"];
+        for pattern in patterns {
+            routes.add(Some("GET"), pattern, Route::new(Arc::new(|_, _| "".into())));
+        }
+        let mut head = RequestHead::new(Limits::default());
+        let mut seen = Vec::new();
+        for target in patterns.into_iter().chain(["/a?b", "/a/c", "/{d}", "http://a", "/a/b/c"]) {
+            let bytes = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+            RequestDecoder::new().decode(&mut head, &bytes).unwrap();
+            let (found, walked) = (routes.find(&head, &bytes).0, routes.walk(&head, &bytes).0);
+            assert_eq!(found.route().0, walked.route().0, "{target}");
+            seen.push(routes.pattern(found.route().0));
+        }
+        assert_eq!(seen[..4], patterns[..4]);
+        assert_eq!(
+            seen[4..],
+            ["/{x}", "/a/{x}", "/{x}", "/{x}", "/a%20b", "/a", "/a/{x}", "/{{d}}", "/", ""]
+        );
     }
 }

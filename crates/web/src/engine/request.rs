@@ -62,7 +62,7 @@ impl OwnedRequest {
         let OwnedRequest { connection: id, peer, is_tls, trust, .. } = *self;
         let from = From { id, peer, is_tls, trust, is_leaving: false, engine: &Alone };
         let arrived = Arrived { head: &self.head, bytes: &self.bytes[..self.body_at], from };
-        let mut request = Request::new(arrived, &NOWHERE, "", matchit::Params::default());
+        let mut request = Request::new(arrived, &NOWHERE, "", None);
         request.set_body(Some(self.body()));
         request
     }

@@ -48,7 +48,7 @@ pub struct Request<'a, S = ()> {
     arrived: Arrived<'a>,
     remote: &'a Remote,
     route: &'a str,
-    params: matchit::Params<'a, 'a>,
+    params: Option<&'a matchit::Params<'a, 'a>>,
     body: Option<&'a [u8]>,
     /// The fields behind a body that has been waited for.
     trailers: Option<&'a Trailers>,
@@ -64,7 +64,7 @@ impl<'a, S: 'static> Request<'a, S> {
         arrived: Arrived<'a>,
         remote: &'a Remote,
         route: &'a str,
-        params: matchit::Params<'a, 'a>,
+        params: Option<&'a matchit::Params<'a, 'a>>,
     ) -> Request<'a, S> {
         Request {
             arrived,
@@ -136,7 +136,11 @@ impl<'a, S: 'static> Request<'a, S> {
     /// percent-encoding any more: `%2F` is a slash. Bytes that are no UTF-8 are U+FFFD.
     pub fn param(&self, name: &str) -> &str {
         let all = self.decoded.get_or_init(|| {
-            self.params.iter().map(|(name, value)| (name, decode(value))).collect()
+            self.params
+                .iter()
+                .flat_map(|all| all.iter())
+                .map(|(name, value)| (name, decode(value)))
+                .collect()
         });
         all.iter().find(|pair| pair.0 == name).map_or("", |(_, value)| value)
     }
