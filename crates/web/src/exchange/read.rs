@@ -166,7 +166,12 @@ impl<K: 'static> Machine<K> {
             at += end;
             let asked = self.head.asked();
             let head = &input[..step.consumed];
-            match self.answer(program, wire, None, (route, asked, Some(head)), answer) {
+            let context = (route, asked, Some(head));
+            let next = match answer {
+                Answer::Respond(response) => self.respond(program, wire, None, context, response),
+                answer => self.answer(program, wire, None, context, answer),
+            };
+            match next {
                 Next::Request => {}
                 Next::Waits(exchange) => return Rest::Waits(exchange, at),
                 Next::Body(mut exchange, most) => {

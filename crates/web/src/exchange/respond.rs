@@ -44,7 +44,6 @@ pub(super) type Context<'a> = (RouteId, Asked, Option<&'a [u8]>);
 
 impl<K: 'static> Machine<K> {
     /// Does what the program answers.
-    #[inline]
     pub(super) fn answer<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
@@ -181,7 +180,7 @@ impl<K: 'static> Machine<K> {
 
     /// Shows the head of a response to the program, and says what it is an answer to; `None` if the
     /// program has failed.
-    #[inline]
+    #[inline(always)]
     fn decide<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
@@ -203,7 +202,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// Writes the head of a response; an error if it has what no head may have.
-    #[inline]
+    #[inline(always)]
     fn encode(
         &mut self,
         asked: Option<Asked>,
@@ -534,14 +533,7 @@ fn encode(
     let code = head.status().code();
     match len {
         Some(0) if code == 204 || code == 304 || code == 205 => encoder.empty(),
-        Some(len) => {
-            let mut body = encoder.length(len as u64)?;
-            // The bytes follow: they are put behind the head.
-            if body.is_sent() {
-                body.before(&mut Vec::new(), len)?;
-            }
-            Ok(body)
-        }
+        Some(len) => encoder.length(len as u64), // the bytes follow
         None => encoder.chunked(),
     }
 }
