@@ -29,14 +29,16 @@ pub use request::OwnedRequest;
 pub use transitions::Switching;
 use windlass::driver::{Driver, OpCode, Visit};
 use windlass::net::ListenOptions;
-use windlass::{Address, Buf, Completion, Handle, Op, Source, Watcher};
+use windlass::{Address, Buf, Completion, Handle, Message, Op, Source, Watcher};
 use windlass_serve::memory::Budget;
 use windlass_serve::report::Counters;
 use windlass_serve::{Config, Id, Remote};
 
 use crate::exchange::program::Answer;
 use crate::exchange::{Machine, Slot, Wire};
+use crate::message::event::Publication;
 use crate::message::response::Response;
+use crate::remote::WillShutDown;
 use crate::words::limits::Limits;
 use queue::{Queue, Remains};
 
@@ -171,15 +173,33 @@ impl<S: Default + 'static> Engine<S> {
     /// Sends the output of this turn, and carries out what the program has asked for. A flush
     /// delivers no events. If some wait, the next wait returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        if !self.is_reached {
-            self.is_reached = true;
-            self.machine.serves(&self.below.remote(watcher));
-        }
+        self.reach(watcher);
         self.below.flush(watcher);
         if !self.queue.events.is_empty() {
             // A refusal means that completions wait already.
             let _ = watcher.submit(Op::nop().token(AGAIN));
         }
+    }
+
+    /// Other threads reach it from now on: those that answer a request, or publish.
+    fn reach<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
+        if !self.is_reached {
+            self.is_reached = true;
+            self.machine.serves(&self.below.remote(watcher));
+        }
+    }
+
+    /// The event of a message, if it is for the program.
+    fn message(&mut self, message: Message) -> Option<Event<S>> {
+        let message = match message.downcast::<Publication>() {
+            Ok(publication) => {
+                self.machine.publish(&mut self.below, &publication);
+                return None;
+            }
+            Err(message) => message,
+        };
+        // A program that shuts down calls `stop`.
+        message.downcast::<WillShutDown>().err().map(|message| Event::Message { message })
     }
 
     /// The event of what has happened on a connection, if it is one for the program.
@@ -200,6 +220,10 @@ impl<S: Default + 'static> Engine<S> {
                 }
                 let (machine, queue, mut wire) = self.parts(id);
                 machine.eof(queue, &mut wire);
+            }
+            Below::PeerEnded { id } => {
+                let (machine, queue, mut wire) = self.parts(id);
+                machine.peer_ended(queue, &mut wire);
             }
             Below::Drained { id } if self.is_raw(id) => return Some(Event::Drained { id }),
             Below::Drained { id } => {
@@ -237,7 +261,7 @@ impl<S: Default + 'static> Engine<S> {
             Below::AcceptFailed { listener, error } => {
                 return Some(Event::AcceptFailed { listener, error });
             }
-            Below::Message { message } => return Some(Event::Message { message }),
+            Below::Message { message } => return self.message(message),
             Below::Foreign(completion) => {
                 return (!is_again(&completion)).then_some(Event::Foreign(completion));
             }
@@ -353,6 +377,27 @@ impl<S: Default + 'static> Engine<S> {
     /// Makes an [`Event::Tick`] after `span`. A new call replaces the tick of an earlier one.
     pub fn tick_after(&mut self, span: Duration) {
         self.below.tick_after(span);
+    }
+
+    /// Returns the [`Remote`](crate::Remote) by which threads [publish](crate::Remote::publish)
+    /// events to [responses](Response::events) of the engine, and read what it
+    /// [counts](crate::Remote::totals) of them. Its `drain` does nothing: a program
+    /// [stops](Engine::stop) its engine itself.
+    ///
+    /// ```
+    /// use windlass_web::engine::RequestId;
+    /// use windlass_web::windlass::Watcher;
+    /// use windlass_web::{Engine, Response};
+    ///
+    /// fn hear(engine: &mut Engine, watcher: &mut Watcher, id: RequestId) {
+    ///     engine.respond(id, Response::events().subscribe("prices")).expect("it waits");
+    ///     let publisher = engine.publisher(watcher);
+    ///     std::thread::spawn(move || publisher.publish("prices", "17.50"));
+    /// }
+    /// ```
+    pub fn publisher<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> crate::remote::Remote {
+        self.reach(watcher);
+        self.machine.remote().clone()
     }
 
     /// Returns the [`Remote`] by which other threads reach the engine: they send it

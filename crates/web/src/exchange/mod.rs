@@ -252,6 +252,11 @@ impl<K: 'static> Machine<K> {
         self.remote.serves(loops);
     }
 
+    /// By which other threads reach it.
+    pub(crate) fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
     /// What it has counted.
     pub(crate) fn requests(&self) -> ([u64; 6], u64) {
         (self.ends, self.panics)

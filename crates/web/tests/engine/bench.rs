@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use windlass::net::ListenOptions;
-use windlass::{Buf, Completion, Completions, Handle, Watcher};
+use windlass::net::{ListenOptions, SocketOption};
+use windlass::{Buf, Completion, Completions, Handle, Message, Watcher};
 use windlass_serve::{Cause, Config, Id};
 use windlass_web::engine::{Event, OwnedRequest, RequestId};
 use windlass_web::{Engine, Limits, Status};
@@ -31,6 +31,7 @@ pub struct Bench {
     pub refused: Vec<Status>,
     pub raws: HashMap<Id, RawLog>,
     pub foreign: Vec<Completion>,
+    pub messages: Vec<Message>,
 }
 
 impl Bench {
@@ -51,6 +52,7 @@ impl Bench {
             refused: Vec::new(),
             raws: HashMap::new(),
             foreign: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
@@ -68,6 +70,22 @@ impl Bench {
 
     pub fn finish(&mut self, client: Id) {
         self.clients.engine.shutdown(client);
+    }
+
+    /// A client resets its connection.
+    pub fn reset(&mut self, client: Id) {
+        let reset = SocketOption::Linger(Some(Duration::ZERO));
+        self.clients.engine.set_option(client, reset);
+        self.turn(Duration::ZERO);
+        self.clients.engine.abort(client);
+    }
+
+    /// The only request that waits.
+    #[track_caller]
+    pub fn request(&mut self) -> RequestId {
+        self.until("a request is there", |b| !b.requests.is_empty());
+        assert_eq!(self.requests.len(), 1);
+        self.requests.remove(0).0
     }
 
     pub fn heard(&self, client: Id) -> String {
@@ -101,6 +119,7 @@ impl Bench {
                     let rest = undelivered.iter().flat_map(super::bytes).collect();
                     self.raw(id).detached = Some((handle, rest));
                 }
+                Event::Message { message } => self.messages.push(message),
                 event => panic!("{event:?}"),
             }
         }

@@ -7,13 +7,17 @@ mod bench;
 mod net;
 #[path = "../../../../tests/common/seeds.rs"]
 mod seeds;
+mod threads;
 mod walks;
 
 use std::time::Duration;
 
 use bench::Bench;
 use net::Harness;
-use windlass::net::SocketOption;
+use threads::{
+    a_thread_writes_a_body, an_answer_comes_from_another_thread,
+    the_end_of_a_client_is_noticed_where_its_connection_is_not_read, what_is_published_is_heard,
+};
 use windlass::{Buf, Completions, Op};
 use windlass_serve::Cause;
 use windlass_web::engine::{Event, Refusal, Switching};
@@ -37,6 +41,10 @@ every_driver! {
     http_begins_on_a_socket_of_the_program
     a_shutdown_answers_what_waits
     random_walks_keep_every_byte
+    an_answer_comes_from_another_thread
+    the_end_of_a_client_is_noticed_where_its_connection_is_not_read
+    a_thread_writes_a_body
+    what_is_published_is_heard
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -377,10 +385,7 @@ fn a_client_that_goes_ends_its_request<T: Harness>() {
     let client = b.connect();
     b.say(client, get("/1") + &get("/2"));
     b.until("it is there", |b| b.requests.len() == 1);
-    let reset = SocketOption::Linger(Some(Duration::ZERO));
-    b.clients.engine.set_option(client, reset);
-    b.turn(Duration::ZERO);
-    b.clients.engine.abort(client);
+    b.reset(client);
     let first = b.requests.remove(0).0;
     b.until("it is over", |b| b.ended.len() == 1);
     assert_eq!(b.ended, [(first, None)]);
