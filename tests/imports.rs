@@ -143,6 +143,7 @@ const WEB: Floors = Floors {
             &[
                 "message::date",
                 "message::kind",
+                "message::gone",
                 "message::handover",
                 "message::head",
                 "message::query",

@@ -4,6 +4,7 @@
 //! [`Response::later`](crate::Response::later), [`Response::writer`](crate::Response::writer) and
 //! [`Part::waker`](crate::Part::waker) make them, and have examples.
 
+pub use crate::message::gone::GoneFlag;
 pub use crate::message::later::Later;
 pub use crate::message::source::Waker;
 pub use crate::message::writer::Writer;

@@ -14,6 +14,7 @@ use crate::exchange::Slot;
 use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId};
 use crate::exchange::raw::{News, Over};
 use crate::message::arrived::{Arrived, Trailers};
+use crate::message::gone::Presence;
 use crate::message::head::Head;
 use crate::message::request::receive::{Demand, Resume};
 use crate::message::request::{Asked, Request};
@@ -266,10 +267,25 @@ impl<S: 'static> Perform<S> {
         request: &mut Request<'_, S>,
         response: Response,
     ) -> Answer<Kept<S>> {
+        if let Some(presence) = request.take_presence() {
+            return self.answer_watched(most, request, response, presence);
+        }
         match *response.body() {
             Body::Later(number) => self.answer_later(most, request, response, number),
             _ => Answer::Respond(response),
         }
+    }
+
+    /// The same, for a request that tells whether its client is there.
+    #[cold]
+    fn answer_watched(
+        &mut self,
+        most: Option<u64>,
+        request: &mut Request<'_, S>,
+        response: Response,
+        presence: Presence,
+    ) -> Answer<Kept<S>> {
+        Answer::Watched(presence, Box::new(self.answer(most, request, response)))
     }
 
     /// What the request has asked for, whose response has this number.

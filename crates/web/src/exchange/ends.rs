@@ -108,6 +108,7 @@ impl<K: 'static> Machine<K> {
             wire.engine.close(wire.id);
             return None;
         };
+        exchange.tell_end();
         match exchange.stage {
             Stage::Skip => {
                 self.recycle(exchange);
@@ -119,7 +120,7 @@ impl<K: 'static> Machine<K> {
             }
             // It is behind a request that had to wait: the rest of its body may have come, too.
             Stage::Receive(ref receiving) if receiving.is_paused => {
-                exchange.has_peer_ended = true;
+                exchange.peer.has_ended = true;
                 slot.exchange = Some(exchange);
             }
             Stage::Head | Stage::Body(_) | Stage::Receive(_) => {
@@ -131,12 +132,12 @@ impl<K: 'static> Machine<K> {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
                 }
-                exchange.has_peer_ended = true;
+                exchange.peer.has_ended = true;
                 slot.exchange = Some(exchange);
             }
-            Stage::Stream(_) if exchange.has_peer_ended => slot.exchange = Some(exchange),
+            Stage::Stream(_) if exchange.peer.has_ended => slot.exchange = Some(exchange),
             Stage::Stream(ref mut streamed) => {
-                (exchange.has_peer_ended, streamed.has_peer_ended) = (true, true);
+                (exchange.peer.has_ended, streamed.has_peer_ended) = (true, true);
                 return Some(exchange);
             }
         }
@@ -152,6 +153,7 @@ impl<K: 'static> Machine<K> {
     ) {
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };
+        exchange.tell_end();
         match &mut exchange.stage {
             Stage::Later(awaited) => awaited.peer_ended(),
             Stage::Stream(streamed) => {

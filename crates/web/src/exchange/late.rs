@@ -26,7 +26,7 @@ impl<K: 'static> Machine<K> {
         if !self.admits(program, context.0) {
             return self.refuse_busy(program, wire, exchange, context);
         }
-        if exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended) {
+        if exchange.as_ref().is_some_and(|exchange| exchange.peer.has_ended) {
             awaited.peer_ended();
         }
         self.wait_for(wire, exchange, context, Stage::Later(awaited))

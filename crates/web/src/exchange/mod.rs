@@ -45,6 +45,7 @@ use crate::exchange::running::RunningCounts;
 use crate::message::arrived::{Arrived, From, Trailers};
 use crate::message::date::Date;
 use crate::message::event::EventBytes;
+use crate::message::gone::Presence;
 use crate::message::handover::Awaited;
 use crate::message::kind::Kind;
 use crate::message::response::Response;
@@ -114,12 +115,20 @@ pub(crate) struct Exchange<K> {
     route: RouteId,
     /// When the first byte came.
     start: Instant,
-    /// Whether the peer has shut down its output.
-    has_peer_ended: bool,
+    peer: PeerState,
     /// Whether the connection is paused.
     is_paused: bool,
     /// Whether the client waits for a `100 Continue`.
     is_awaited: bool,
+}
+
+/// What is known of the peer, and who wants to know.
+#[derive(Default)]
+struct PeerState {
+    /// Whether it has shut down its output.
+    has_ended: bool,
+    /// What tells other threads whether it is there, if the program asks.
+    watched: Vec<Presence>,
 }
 
 /// What a request waits for.
@@ -360,7 +369,7 @@ impl<K> Exchange<K> {
             asked: Asked::new(Method::Get, Version::Http11),
             route: RouteId::NONE,
             start,
-            has_peer_ended: false,
+            peer: PeerState::default(),
             is_paused: false,
             is_awaited: false,
         }
@@ -382,6 +391,11 @@ impl<K> Exchange<K> {
         matches!(self.stage, Stage::Skip)
     }
 
+    /// Tells the threads that ask that its peer has ended.
+    fn tell_end(&self) {
+        self.peer.watched.iter().for_each(Presence::end);
+    }
+
     /// What it keeps beyond its own size, in bytes.
     fn held(&self) -> usize {
         self.input.len() + self.head.len() + self.body.len()
@@ -395,7 +409,8 @@ impl<K> Exchange<K> {
         self.decoder = RequestDecoder::new();
         self.trailers = Trailers::new();
         self.route = RouteId::NONE;
-        (self.has_peer_ended, self.is_paused, self.is_awaited) = (false, false, false);
+        self.peer.watched.clear();
+        (self.peer.has_ended, self.is_paused, self.is_awaited) = (false, false, false);
     }
 }
 

@@ -8,6 +8,7 @@ use windlass_serve::{Cause, Engine, Id};
 use super::Slot;
 use super::raw::{News, Over, Switch};
 use crate::message::arrived::{Arrived, Trailers};
+use crate::message::gone::Presence;
 use crate::message::head::Head;
 use crate::message::request::Job;
 use crate::message::request::receive::Resume;
@@ -124,6 +125,8 @@ pub(crate) enum Answer<K> {
     Receive(Option<u64>, K),
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
+    /// Any of these, for a request that tells whether its client is there.
+    Watched(Presence, Box<Answer<K>>),
 }
 
 /// What follows a part of a body.

@@ -153,7 +153,7 @@ impl<K: 'static> Machine<K> {
         let outcome = Fate { status, start, ..Fate::default() };
         let from = self.from(wire);
         self.finish(program, from, (route, bytes), now, outcome);
-        let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.has_peer_ended);
+        let has_ended = exchange.as_ref().is_some_and(|exchange| exchange.peer.has_ended);
         if let Some(exchange) = exchange {
             self.recycle(exchange);
         }

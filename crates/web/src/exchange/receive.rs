@@ -210,7 +210,7 @@ impl<K: 'static> Machine<K> {
             receiving.is_paused = false;
             if let Some(mut exchange) = slot.exchange.take() {
                 let input = std::mem::take(&mut exchange.input);
-                let has_ended = std::mem::take(&mut exchange.has_peer_ended);
+                let has_ended = std::mem::take(&mut exchange.peer.has_ended);
                 exchange.is_paused = false;
                 wire.engine.resume(wire.id);
                 self.keep(program, wire, exchange, Bytes::Copied(input), 0);

@@ -69,7 +69,25 @@ impl<K: 'static> Machine<K> {
             answer @ (Answer::Collect(..) | Answer::Receive(..)) => {
                 self.ask_for_body(wire, exchange, context, answer)
             }
+            Answer::Watched(presence, answer) => {
+                let mut exchange = exchange.unwrap_or_else(|| self.exchange());
+                exchange.peer.watched.push(presence);
+                self.answer_watched(program, wire, exchange, context, *answer)
+            }
         }
+    }
+
+    /// Does what the program answers to a request that tells whether its client is there.
+    #[cold]
+    fn answer_watched<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Box<Exchange<K>>,
+        context: Context<'_>,
+        answer: Answer<K>,
+    ) -> Next<K> {
+        self.answer(program, wire, Some(exchange), context, answer)
     }
 
     /// There is no room for another request that waits.
@@ -194,7 +212,7 @@ impl<K: 'static> Machine<K> {
             let request = bytes.map(|bytes| arrived(&self.head, bytes, from));
             program.decided(route, request, head)
         };
-        let ends = exchange.is_some_and(|one| one.has_peer_ended || !one.can_skip());
+        let ends = exchange.is_some_and(|one| one.peer.has_ended || !one.can_skip());
         if self.is_last(wire) || head.closes() || ends {
             asked.keep_alive = false;
         }
@@ -253,7 +271,7 @@ impl<K: 'static> Machine<K> {
             exchange.head.extend_from_slice(head);
         }
         let (status, decided) = (head.status(), self.time(program, wire.engine));
-        let has_peer_ended = exchange.has_peer_ended;
+        let has_peer_ended = exchange.peer.has_ended;
         let hearing = subscription.and_then(|topics| self.hear(wire, &mut encoder, topics));
         let streamed =
             Streamed { source, encoder, status, decided, has_peer_ended, hearing, sent: 0 };
@@ -442,9 +460,9 @@ impl<K: 'static> Machine<K> {
         answer: Answer<K>,
     ) {
         let input = std::mem::take(&mut exchange.input);
-        let has_ended = exchange.has_peer_ended;
+        let has_ended = exchange.peer.has_ended;
         // Requests that came before the end of the peer are answered, too.
-        exchange.has_peer_ended &= input.is_empty();
+        exchange.peer.has_ended &= input.is_empty();
         let head = std::mem::take(&mut exchange.head);
         let has_head = !head.is_empty() && self.decode_again(&head);
         let context = (exchange.route, exchange.asked, has_head.then_some(&head[..]));

@@ -118,7 +118,7 @@ impl<K: 'static> Machine<K> {
         match exchange.stage {
             Stage::Stream(_) => self.go_on_streaming(program, wire, exchange),
             Stage::Room => {
-                let has_ended = exchange.has_peer_ended;
+                let has_ended = exchange.peer.has_ended;
                 let input = std::mem::take(&mut exchange.input);
                 self.recycle(exchange);
                 self.behind(program, wire, Next::Request, input, has_ended);
@@ -134,7 +134,7 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
         mut exchange: Box<Exchange<K>>,
     ) {
-        let (has_ended, input) = (exchange.has_peer_ended, std::mem::take(&mut exchange.input));
+        let (has_ended, input) = (exchange.peer.has_ended, std::mem::take(&mut exchange.input));
         let next = self.stream(program, wire, exchange);
         self.behind(program, wire, next, input, has_ended);
     }

@@ -4,6 +4,7 @@ pub(crate) mod arrived;
 pub(crate) mod date;
 pub(crate) mod event;
 pub(crate) mod forwarded;
+pub(crate) mod gone;
 pub(crate) mod handover;
 pub(crate) mod head;
 #[cfg(feature = "http")]

@@ -16,6 +16,7 @@ use windlass_serve::report::Counters;
 
 use crate::message::arrived::{Arrived, Trailers};
 use crate::message::forwarded;
+use crate::message::gone::{GoneFlag, Presence};
 use crate::message::query::{Pairs, decode};
 use crate::message::response::Response;
 use crate::remote::Remote;
@@ -54,6 +55,8 @@ pub struct Request<'a, S = ()> {
     trailers: Option<&'a Trailers>,
     decoded: OnceCell<Vec<(&'a str, Cow<'a, str>)>>,
     pairs: OnceCell<Pairs<'a>>,
+    /// What tells other threads whether its client is there, if one asks.
+    presence: OnceCell<Presence>,
     /// What was asked for last, and the number of its response.
     asked: Option<(u32, Asked<S>)>,
     count: u32,
@@ -75,6 +78,7 @@ impl<'a, S: 'static> Request<'a, S> {
             trailers: None,
             decoded: OnceCell::new(),
             pairs: OnceCell::new(),
+            presence: OnceCell::new(),
             asked: None,
             count: 0,
         }
@@ -91,6 +95,10 @@ impl<'a, S: 'static> Request<'a, S> {
     /// Whether the program has the body, or has had it.
     pub(crate) fn has_come(&self) -> bool {
         self.body.is_some() || self.trailers.is_some()
+    }
+
+    pub(crate) fn take_presence(&mut self) -> Option<Presence> {
+        self.presence.take()
     }
 
     pub(crate) fn take_asked(&mut self) -> Option<(u32, Asked<S>)> {
@@ -329,6 +337,31 @@ impl<'a, S: 'static> Request<'a, S> {
         self.remote
     }
 
+    /// Tells any thread whether anybody still waits for the response: so that long work can stop. A
+    /// request that does not ask pays nothing. [`Later`](crate::answers::Later) and
+    /// [`Writer`](crate::answers::Writer) tell it themselves.
+    ///
+    /// Behind a response that is whole at once it is gone, and behind the
+    /// [view](crate::engine::OwnedRequest::view) of a request that an engine has told.
+    ///
+    /// ```
+    /// use windlass_web::App;
+    ///
+    /// let app = App::new().get("/primes", |_, q| {
+    ///     let gone = q.gone();
+    ///     let primes = move || {
+    ///         let is_prime = |n: &u32| (2..*n).all(|d| n % d != 0);
+    ///         (2..10_000).take_while(|_| !gone.is_gone()).filter(is_prime).count()
+    ///     };
+    ///     q.blocking(primes, |_, count| count.to_string())
+    /// });
+    /// # let answer = app.call(windlass_web::test::get("/primes"));
+    /// # assert_eq!(answer.text(), "1229");
+    /// ```
+    pub fn gone(&self) -> GoneFlag {
+        self.presence.get_or_init(Presence::default).gone()
+    }
+
     /// The id of the connection.
     pub fn connection(&self) -> Id {
         self.arrived.from.id
@@ -393,7 +426,7 @@ impl<'a, S: 'static> Request<'a, S> {
     ///
     /// The connection waits meanwhile, and the loop goes on. If the server has no room for the job,
     /// the client gets a 503 with `Retry-After`. If the job panics, it gets a 500. If the
-    /// connection ends before, `then` is dropped.
+    /// connection ends before, `then` is dropped. The job runs on: it may ask [`Request::gone`].
     ///
     /// Return the response. If it is dropped, the job does not run.
     pub fn blocking<T, R>(
