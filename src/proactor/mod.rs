@@ -349,7 +349,9 @@ impl<K: Kernel> Driver for Proactor<K> {
     fn take_error(&mut self, source: Source) -> Result<Option<i32>, Refusal> {
         let fd = self.described(source)?.fd;
         match self.kernel.calls_mut().connect_result(fd) {
-            0 => Ok(None),
+            // Without an error, it tells whether there is a peer: a reset that a write has met
+            // leaves none.
+            0 | libc::ENOTCONN => Ok(None),
             libc::ENOTSOCK => Err(Refusal::Os(libc::ENOTSOCK)),
             errno => Ok(Some(errno)),
         }

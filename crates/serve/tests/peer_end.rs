@@ -27,6 +27,8 @@ every_kernel! {
     an_end_behind_unread_data_is_told
     an_end_before_the_call_is_told
     an_end_is_told_while_much_output_waits
+    an_end_that_a_read_meets_while_much_output_waits_is_read
+    a_reset_while_much_output_waits_ends_the_connection
     a_reset_in_a_pause_ends_the_connection
     a_resume_takes_the_poll_back
     a_connection_that_does_not_ask_is_not_told
@@ -171,6 +173,44 @@ fn an_end_is_told_while_much_output_waits<T: Harness>() {
     until_told(&mut l, "eof");
     assert!(l.told.contains(&"drained") && l.ends.is_empty());
     assert_eq!(count(&l, "peer ended"), 1);
+}
+
+/// The read that was in flight before the output has met it.
+fn an_end_that_a_read_meets_while_much_output_waits_is_read<T: Harness>() {
+    let mut l = new::<T>();
+    let (client, id) = l.pair();
+    l.told.clear();
+    l.engine.watch_peer(id, true);
+    l.engine.write(id, vec![0; 4 << 20]).unwrap();
+    until(&mut l, "it is full", |l| l.engine.is_full(id));
+    rest::<T>(&mut l);
+    finish(&mut l, client);
+    until_told(&mut l, "eof");
+    rest::<T>(&mut l);
+    assert!(l.engine.is_full(id));
+    assert_eq!(l.told, ["eof"]);
+}
+
+fn a_reset_while_much_output_waits_ends_the_connection<T: Harness>() {
+    for behind in ["", "a"] {
+        let mut l = new::<T>();
+        let (client, id) = l.pair();
+        l.told.clear();
+        l.engine.watch_peer(id, true);
+        l.engine.write(id, vec![0; 4 << 20]).unwrap();
+        until(&mut l, "it is full", |l| l.engine.is_full(id));
+        if !behind.is_empty() {
+            say(&mut l, client, behind);
+            until_told(&mut l, "data");
+        }
+        rest::<T>(&mut l);
+        // With bytes that it has not read, the close resets the connection.
+        l.watcher.abort(client);
+        until_told(&mut l, "closed");
+        assert!(is_reset(l.ends[0].0) && l.ends.len() == 1, "{:?}", l.ends);
+        // If the write has met the reset before, the poll finds an end without an error.
+        assert!(!l.told.contains(&"eof") && count(&l, "peer ended") <= 1, "{:?}", l.told);
+    }
 }
 
 fn a_reset_in_a_pause_ends_the_connection<T: Harness>() {
