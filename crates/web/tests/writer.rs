@@ -32,6 +32,9 @@ every_driver! {
     a_source_waits_until_it_is_woken
     a_source_that_waits_learns_the_end_of_the_peer
     the_next_request_waits_for_the_end_of_the_body
+    a_writer_learns_the_end_of_a_client_that_does_not_read
+    a_source_learns_the_end_of_a_client_that_does_not_read
+    a_client_that_goes_without_reading_is_gone
 }
 
 /// A thread that waits does so in real time.
@@ -323,6 +326,98 @@ fn the_next_request_waits_for_the_end_of_the_body<T: Harness>() {
     let heard = web.until_over(client);
     let place = |text| heard.find(text).expect("a body");
     assert!(place("first") < place("second") && place("second") < place("now"), "{heard}");
+}
+
+/// No time ends a client that does not read.
+fn patient() -> Limits {
+    Limits::new().write_stall(None).idle(None)
+}
+
+/// Writes until so much waits that the connection takes nothing more.
+fn fill<T: Harness, S>(web: &mut Web<T::Driver, S>, writer: &mut Writer) -> usize {
+    let (mut written, mut refused) = (0, 0);
+    while refused < 20 {
+        match writer.try_write(&[b'x'; 10_000]) {
+            Ok(()) => written += 10_000,
+            Err(reason) => {
+                assert_eq!(reason, Refusal::Cap);
+                refused += 1;
+            }
+        }
+        web.run_for(T::span(0.1));
+    }
+    written
+}
+
+fn a_writer_learns_the_end_of_a_client_that_does_not_read<T: Harness>() {
+    // With the bytes behind the request, the server's read ends before that of the end.
+    for behind in ["", NOW] {
+        let (app, told) = app();
+        let mut web = serve::<T, _>(app.serve_limits(patient()));
+        let client = web.connect_deaf();
+        web.say(client, BODY);
+        let mut writer = next(&mut web, &told);
+        let written = fill::<T, _>(&mut web, &mut writer);
+        if !behind.is_empty() {
+            web.say(client, behind);
+        }
+        web.run_for(T::span(1.0));
+        let waiting = writer.waiting();
+        assert!(!writer.is_gone());
+        web.finish(client);
+        web.until("its end is known", |_| writer.is_gone());
+        assert_eq!(writer.waiting(), waiting, "there is no room for more");
+        // It has ended its side only, and gets the body.
+        writer.end();
+        web.hear(client);
+        let heard = web.until_over(client);
+        let (content, is_whole) = chunks(&heard);
+        assert_eq!((content.len(), is_whole), (written, true));
+        assert_eq!(heard.ends_with("now"), !behind.is_empty());
+        assert!(web.client(client).eof);
+    }
+}
+
+fn a_source_learns_the_end_of_a_client_that_does_not_read<T: Harness>() {
+    let (tell, told) = channel();
+    let app = App::new().get("/", move |_, _| {
+        let tell = tell.clone();
+        Response::stream(move |part: &mut Part<'_>| {
+            tell.send(part.has_peer_ended()).expect("the test listens");
+            part.write(&[b'x'; 10_000]);
+            Flow::More
+        })
+    });
+    let mut web = serve::<T, _>(app.serve_limits(patient()));
+    let client = web.connect_deaf();
+    web.say(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    web.until("it is asked", |_| told.try_recv().is_ok());
+    while told.try_iter().count() > 0 {
+        web.run_for(T::span(2.0));
+    }
+    web.finish(client);
+    web.until("its end is told", |_| told.try_recv().is_ok_and(|has_ended| has_ended));
+    web.run_for(T::span(2.0));
+    assert_eq!(told.try_iter().count(), 0, "there is no room for more");
+}
+
+fn a_client_that_goes_without_reading_is_gone<T: Harness>() {
+    for behind in ["", NOW] {
+        let (app, told) = app();
+        let mut web = serve::<T, _>(app.serve_limits(patient()));
+        let client = web.connect_deaf();
+        web.say(client, BODY);
+        let mut writer = next(&mut web, &told);
+        fill::<T, _>(&mut web, &mut writer);
+        if !behind.is_empty() {
+            web.say(client, behind);
+        }
+        web.run_for(T::span(1.0));
+        // With bytes that it has not read, this resets the connection.
+        web.close(client);
+        web.until("it is gone", |_| writer.is_gone());
+        web.until("nobody takes bytes", |_| writer.try_write(b"x") == Err(Refusal::Stale));
+    }
 }
 
 fn a_thread_waits_for_a_slow_client<T: Harness>() {

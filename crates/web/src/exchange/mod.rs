@@ -170,6 +170,8 @@ struct Streamed {
     sent: u64,
     /// Whether the peer has ended its side, also where bytes before that are not read.
     has_peer_ended: bool,
+    /// Whether the source was asked since.
+    is_end_told: bool,
     /// What it hears, if it tells events.
     hearing: Option<events::Hearing>,
 }

@@ -273,8 +273,16 @@ impl<K: 'static> Machine<K> {
         let (status, decided) = (head.status(), self.time(program, wire.engine));
         let has_peer_ended = exchange.peer.has_ended;
         let hearing = subscription.and_then(|topics| self.hear(wire, &mut encoder, topics));
-        let streamed =
-            Streamed { source, encoder, status, decided, has_peer_ended, hearing, sent: 0 };
+        let streamed = Streamed {
+            source,
+            encoder,
+            status,
+            decided,
+            has_peer_ended,
+            is_end_told: false,
+            hearing,
+            sent: 0,
+        };
         exchange.stage = Stage::Stream(Box::new(streamed));
         wire.engine.watch_peer(wire.id, true);
         self.stream(program, wire, exchange)

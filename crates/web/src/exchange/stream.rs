@@ -34,13 +34,16 @@ impl<K: 'static> Machine<K> {
             if !streamed.encoder.is_sent() {
                 break Flow::End; // one behind a HEAD: it may have no end
             }
-            if wire.engine.is_full(wire.id) {
+            // A source hears of the end of its peer although nothing has room: that can take long.
+            let is_full = wire.engine.is_full(wire.id);
+            if is_full && (streamed.is_end_told || !has_peer_ended) {
                 break Flow::Wait;
             }
+            streamed.is_end_told = has_peer_ended;
             bytes.clear();
             let (id, engine) = (wire.id, &*wire.engine);
             let hold = || (engine.hold(id, 0), engine.budget().clone());
-            let at = At { remote: &self.remote, id, has_peer_ended, hold: &hold };
+            let at = At { remote: &self.remote, id, has_peer_ended, is_full, hold: &hold };
             let source = &mut streamed.source;
             let made = AssertUnwindSafe(|| source.next(&mut Part::new(&mut bytes, at)));
             let Ok(flow) = catch_unwind(made) else {

@@ -11,8 +11,9 @@ use crate::remote::Remote;
 /// [`Response::stream`](crate::Response::stream).
 ///
 /// The server asks for a part whenever the connection has room, so that a slow client costs no more
-/// memory than [`Limits::high`](windlass_serve::Limits::high) bytes and one part. It runs on the
-/// loop: it must not block. [`Response::writer`](crate::Response::writer) is for bodies that
+/// memory than [`Limits::high`](windlass_serve::Limits::high) bytes and one part. Where there is no
+/// room, it asks once more when the client [has ended its side](Part::has_peer_ended). It runs on
+/// the loop: it must not block. [`Response::writer`](crate::Response::writer) is for bodies that
 /// another thread makes.
 ///
 /// It is dropped when its connection has ended.
@@ -54,6 +55,8 @@ pub(crate) struct At<'a> {
     pub(crate) remote: &'a Remote,
     pub(crate) id: Id,
     pub(crate) has_peer_ended: bool,
+    /// Whether it has no room, and the source is asked because of the peer's end.
+    pub(crate) is_full: bool,
     /// Charges what a source holds for it.
     pub(crate) hold: &'a dyn Fn() -> (Charge, Budget),
 }
@@ -137,6 +140,12 @@ impl<'a> Part<'a> {
     /// writes end the connection. A source that writes seldom, and has no end, ends here.
     pub fn has_peer_ended(&self) -> bool {
         self.at.has_peer_ended
+    }
+
+    /// Whether the connection has no room. Then the source is asked so that it learns that its peer
+    /// has ended.
+    pub(crate) fn is_full(&self) -> bool {
+        self.at.is_full
     }
 
     /// Takes all bytes of a part that is empty so far, and gives its memory back in turn.

@@ -266,6 +266,9 @@ impl BodySource for Written {
             state.taker = thread::current().id();
         }
         match state.course {
+            // The client has ended its side, and takes no more now: the bytes stay where their
+            // writer sees that they wait.
+            Course::Open | Course::Ended if part.is_full() && !state.bytes.is_empty() => Flow::Wait,
             Course::Open | Course::Ended if !state.bytes.is_empty() => {
                 part.swap(&mut state.bytes);
                 state.charge();
