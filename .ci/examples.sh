@@ -285,6 +285,66 @@ gate_examples() {
     read -r -t 10 line <&3 && [[ $line == *": good day" ]] || die "serve_chat says '$line'"
     exec 3>&- 4>&-
     stop serve_chat "$pid"
+
+    limit 600 cargo build -p windlass-web --features ring --examples
+    if ! command -v curl >/dev/null; then
+        skip "the examples of windlass-web: curl is not installed"
+    else
+        web_examples
+    fi
+}
+
+# Asks $1 with curl's options after it, and expects a body with $2 in it.
+expect_answer() {
+    local url=$1 what=$2
+    shift 2
+    curl -sS --max-time 20 --insecure "$@" "$url" >"$scratch/fetched" || die "$url: no answer"
+    grep -qF -- "$what" "$scratch/fetched" \
+        || { cat "$scratch/fetched"; die "$url is answered without '$what'"; }
+}
+
+# A client of each example of windlass-web.
+web_examples() {
+    local scheme
+    for scheme in http https; do
+        # shellcheck disable=SC2046
+        start hello --loops 2 $([ "$scheme" = http ] || echo --tls)
+        expect_answer "$scheme://127.0.0.1:$port/" "Hello, World!"
+        expect_answer "$scheme://127.0.0.1:$port/echo" "said again" --data-binary "said again"
+        stop hello "$pid"
+    done
+
+    start json_api
+    expect_answer "http://127.0.0.1:$port/notes" 1 --json '{"text":"four"}' -H "Authorization: me"
+    expect_answer "http://127.0.0.1:$port/notes/1" '{"text":"four"}'
+    expect_answer "http://127.0.0.1:$port/report" '[1,4]'
+    stop json_api "$pid"
+
+    start hooks
+    expect_answer "http://127.0.0.1:$port/notes/7" "note 7"
+    stop hooks "$pid"
+    grep -qF '"GET /notes/7 HTTP/1.1" 200' "$scratch/hooks" || die "hooks has no access log"
+
+    start own_loop
+    expect_answer "http://127.0.0.1:$port/file" "[workspace]"
+    expect_answer "http://127.0.0.1:$port/tick" "tick "
+    stop own_loop "$pid"
+
+    # The port of TLS is the first one, and the shutdown ends a response that tells events.
+    start https --plain-port 0
+    expect_answer "https://127.0.0.1:${port%%$'\n'*}/" "Hello, World!"
+    stop https "$pid"
+
+    start events
+    timeout 60 curl -sSN "http://127.0.0.1:$port/prices" >"$scratch/heard" &
+    local hears=$!
+    for _ in $(seq 600); do
+        [ "$(grep -c '^event: price' "$scratch/heard")" -ge 2 ] && break
+        sleep 0.05
+    done
+    [ "$(grep -c '^event: price' "$scratch/heard")" -ge 2 ] || die "events tells no prices"
+    stop events "$pid"
+    wait "$hears" || die "events does not end its responses"
 }
 
 # Real clients of the example serve_redis: its replies, and its log: locked, torn, damaged.
