@@ -150,6 +150,7 @@ fn the_end_of_a_client_is_noticed_where_its_connection_is_not_read<T: Harness>()
         assert!(!gone.is_gone());
         web.finish(client);
         web.until("its end is known", |_| gone.is_gone());
+        assert_eq!(web.heard(client), "", "it is no 504 that ended it");
     }
 }
 
