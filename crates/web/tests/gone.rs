@@ -8,6 +8,7 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bench::{Web, body, serve};
 use common::Harness;
@@ -143,14 +144,14 @@ fn a_client_that_ends_its_side_is_gone_and_gets_its_answer<T: Harness>() {
 fn the_end_of_a_client_is_noticed_where_its_connection_is_not_read<T: Harness>() {
     for path in ["/job", "/later"] {
         let (app, told) = app();
-        let mut web = serve::<T, _>(app);
+        // No 504 ends it.
+        let mut web = serve::<T, _>(app.limits(Limits::new().answer(Duration::from_secs(1 << 20))));
         let client = web.ask(get(path) + &get("/").repeat(1000));
         let gone = next(&mut web, &told.gone);
         web.run_for(T::span(1.0));
         assert!(!gone.is_gone());
         web.finish(client);
         web.until("its end is known", |_| gone.is_gone());
-        assert_eq!(web.heard(client), "", "it is no 504 that ended it");
     }
 }
 
