@@ -13,6 +13,7 @@ use std::time::Duration;
 use bench::{Web, body, serve};
 use common::Harness;
 use windlass::driver::Driver;
+use windlass::net::SocketOption;
 use windlass_serve::jobs::Job;
 use windlass_web::answers::{GoneFlag, Later};
 use windlass_web::{App, Flow, Limits, Part, Response};
@@ -21,6 +22,7 @@ every_driver! {
     a_client_that_leaves_is_gone
     a_client_that_ends_its_side_is_gone_and_gets_its_answer
     the_end_of_a_client_is_noticed_where_its_connection_is_not_read
+    a_reset_is_noticed_where_the_connection_is_not_read
     a_504_is_the_end
     an_answer_is_the_end
     a_stream_goes_on_until_its_end
@@ -152,6 +154,23 @@ fn the_end_of_a_client_is_noticed_where_its_connection_is_not_read<T: Harness>()
         assert!(!gone.is_gone());
         web.finish(client);
         web.until("its end is known", |_| gone.is_gone());
+    }
+}
+
+/// The client has sent all requests behind the one that waits, or still sends most of them.
+fn a_reset_is_noticed_where_the_connection_is_not_read<T: Harness>() {
+    for (path, behind) in [("/job", 1000), ("/later", 1000), ("/job", 500_000)] {
+        let (app, told) = app();
+        // No 504 ends it.
+        let mut web = serve::<T, _>(app.limits(Limits::new().answer(Duration::from_secs(1 << 20))));
+        let client = web.ask(get(path) + &get("/").repeat(behind));
+        let gone = next(&mut web, &told.gone);
+        web.run_for(T::span(1.0));
+        assert!(!gone.is_gone());
+        web.watcher.set_option(client, SocketOption::Linger(Some(Duration::ZERO))).unwrap();
+        web.close(client);
+        web.until("it is gone", |_| gone.is_gone());
+        web.until("it has ended", |web| web.server.connections() == 0);
     }
 }
 
