@@ -99,6 +99,10 @@ impl<K: 'static> Machine<K> {
         if is_full != exchange.is_paused {
             exchange.is_paused = is_full;
             if is_full {
+                if let Stage::Receive(_) = exchange.stage {
+                    // No read tells it of a reset, which is to end it all the same.
+                    wire.engine.watch_peer(wire.id, true);
+                }
                 wire.engine.pause(wire.id)
             } else {
                 wire.engine.resume(wire.id)

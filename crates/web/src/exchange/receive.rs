@@ -212,6 +212,7 @@ impl<K: 'static> Machine<K> {
                 let input = std::mem::take(&mut exchange.input);
                 let has_ended = std::mem::take(&mut exchange.peer.has_ended);
                 exchange.is_paused = false;
+                wire.engine.watch_peer(wire.id, false);
                 wire.engine.resume(wire.id);
                 self.keep(program, wire, exchange, Bytes::Copied(input), 0);
                 self.flush(wire);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use windlass_web::windlass::driver::OpCode;
-use windlass_web::windlass::net::ConnectOptions;
+use windlass_web::windlass::net::{ConnectOptions, SocketOption};
 use windlass_web::windlass::sim::{Faults, Sim};
 use windlass_web::windlass::{
     Buf, Completion, Completions, Done, DriverKind, ErrorKind, Op, Source, Watcher,
@@ -175,8 +175,11 @@ impl<S: 'static> Bench<S> {
         self.submit(Op::shutdown(client));
     }
 
-    /// A client resets its connection.
+    /// A client resets its connection. (After an abort alone, the system says an end if the client
+    /// has read all.)
     pub fn reset(&mut self, client: Source) {
+        let linger = SocketOption::Linger(Some(Duration::ZERO));
+        let _ = self.watcher.set_option(client, linger); // it may have ended
         self.watcher.abort(client);
     }
 

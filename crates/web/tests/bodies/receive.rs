@@ -24,6 +24,8 @@ crate::every_driver! {
     a_receiver_hears_that_its_client_has_gone
     a_body_beyond_the_limit_is_refused
     the_end_of_the_clients_output_waits_for_a_pause
+    a_client_that_resets_in_a_pause_is_gone_at_once
+    the_end_of_the_clients_output_is_behind_a_long_body
     a_received_body_is_answered_later
     trailers_are_there_at_the_end
     a_collected_body_follows_its_head
@@ -378,6 +380,22 @@ fn a_body_beyond_the_limit_is_refused<T: Harness>() {
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
+/// Also where more of its body has come than is read, so that no read would tell the reset.
+fn a_client_that_resets_in_a_pause_is_gone_at_once<T: Harness>() {
+    for said in [5, 30_000, 1 << 20] {
+        let (mut b, client, shared) = start::<T>();
+        b.say(client, with_length("/plan/a?plan=p", 16 << 20));
+        b.say(client, bytes(said));
+        b.until("a part has come", |_| !shared.lock().unwrap().parts.is_empty());
+        b.run_for(Duration::from_millis(50));
+        b.reset(client);
+        b.until("its receiver is told", |_| shared.lock().unwrap().aborted == 1);
+        b.until("it has ended", |b| b.server.connections() == 0);
+        let state = shared.lock().unwrap();
+        assert_eq!((state.parts.len(), state.aborted), (1, 1));
+    }
+}
+
 fn the_end_of_the_clients_output_waits_for_a_pause<T: Harness>() {
     let (mut b, client, shared) = start::<T>();
     b.say(client, chunked("/plan/a?plan=p", &[5; 6], ""));
@@ -409,6 +427,21 @@ fn the_end_of_the_clients_output_waits_for_a_pause<T: Harness>() {
     assert!(shared.lock().unwrap().resume[2].resume());
     let answer = b.end(client);
     assert!(answer.contains("a: 30 bytes, sum none") && answer.ends_with("root"), "{answer}");
+}
+
+/// The end is behind bytes that are not read in the pause.
+fn the_end_of_the_clients_output_is_behind_a_long_body<T: Harness>() {
+    let (mut b, client, shared) = start::<T>();
+    b.say(client, post("/plan/a?plan=pp", 200_000));
+    b.finish(client);
+    for pause in 0..2 {
+        b.until("a part has come", |_| shared.lock().unwrap().parts.len() == pause + 1);
+        b.run_for(Duration::from_millis(50));
+        assert!(shared.lock().unwrap().resume[0].resume());
+    }
+    let answer = b.end(client);
+    assert!(answer.ends_with("a: 200000 bytes, sum none"), "{answer}");
+    assert_eq!(shared.lock().unwrap().aborted, 0);
 }
 
 fn a_received_body_is_answered_later<T: Harness>() {

@@ -59,6 +59,10 @@ pub enum Demand {
     ///
     /// The time of a pause does not count for [`Limits::body_rate`](crate::Limits::body_rate), and
     /// has no limit of its own.
+    ///
+    /// A client that resets its connection ends the pause: the receiver is
+    /// [told](Receive::aborted) at once. A client that closes without a reset looks like one that
+    /// has sent all of its body: what has come of it is read after the resume.
     Pause,
     /// This response, in the place of the rest of the body.
     Stop(Response),
