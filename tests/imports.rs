@@ -155,6 +155,7 @@ const WEB: Floors = Floors {
                 "message::event",
                 "message::arrived",
                 "message::forwarded",
+                "message::trace",
                 "message::request",
                 "message::http_types",
             ],

@@ -90,6 +90,7 @@
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
 //! | `http` | requests and responses as types of the crate `http` |
+//! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
 //! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |
 //! | `tls` | TLS without a provider: for a library whose program chooses it |
 #![forbid(unsafe_code)]

@@ -36,6 +36,7 @@ use crate::exchange::raw::Raws;
 use crate::message::head::Head;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::message::trace::Spans;
 use crate::remote::Remote;
 use crate::words::error::Error;
 use crate::words::limits::Limits;
@@ -265,8 +266,8 @@ impl<S: 'static> App<S> {
     /// response is whole, and was handed to the connection; or there is a [`Finished::cause`]. What
     /// was refused before it had a method is shown, too, with its status. Inner hooks are first.
     ///
-    /// Only with such a hook the server reads the clock for each request, and keeps the heads of
-    /// those that are answered later.
+    /// Only with such a hook, or with spans, the server reads the clock for each request, and keeps
+    /// the heads of those that are answered later.
     ///
     /// ```
     /// use windlass_web::{App, test};
@@ -385,6 +386,7 @@ pub(crate) struct Perform<S> {
     plan: Rc<Arc<Plan<S>>>,
     state: S,
     panics: u64,
+    spans: Spans,
     /// What has taken over connections.
     raws: Raws<Box<dyn Protocol<S>>>,
 }
@@ -401,7 +403,8 @@ pub(crate) enum Kept<S> {
 
 impl<S> Perform<S> {
     fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {
-        Perform { plan: Rc::new(plan), state, panics: 0, raws: Raws::default() }
+        let (plan, spans, raws) = (Rc::new(plan), Spans::default(), Raws::default());
+        Perform { plan, state, panics: 0, spans, raws }
     }
 
     fn state(&mut self) -> &mut S {

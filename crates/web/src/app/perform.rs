@@ -29,6 +29,7 @@ impl<S: 'static> Program for Perform<S> {
         let plan = Rc::clone(&self.plan);
         let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, route) = found.route();
+        let _in_span = self.spans.begin(arrived, plan.routes.pattern(id), false);
         let mut request = plan.request(id, arrived, &params);
         if let Some(response) = self.call_before(&plan, id, &mut request) {
             let answer =
@@ -56,6 +57,7 @@ impl<S: 'static> Program for Perform<S> {
         let plan = Rc::clone(&self.plan);
         let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, route) = found.route();
+        let _in_span = self.spans.begin(arrived, plan.routes.pattern(id), begun.is_some());
         let mut request = plan.request(id, arrived, &params);
         if begun.is_none()
             && let Some(response) = self.call_before(&plan, id, &mut request)
@@ -125,6 +127,7 @@ impl<S: 'static> Program for Perform<S> {
         let plan = Rc::clone(&self.plan);
         let (found, params) = plan.routes.find(arrived.head, arrived.bytes);
         let (id, _) = found.route();
+        let _in_span = self.spans.enter(arrived.from.id);
         let mut request = plan.request(id, arrived, &params);
         request.set_body(body);
         request.set_trailers(Some(trailers));
@@ -158,6 +161,7 @@ impl<S: 'static> Program for Perform<S> {
         mut response: Response,
     ) -> Response {
         let plan = Rc::clone(&self.plan);
+        let _in_span = self.spans.enter_of(arrived);
         let nested = plan.routes.nested(route);
         let shape = nested.iter().rev().find_map(|hooks| hooks.on_error.as_ref());
         let Some(shape) = shape.or(plan.hooks.on_error.as_ref()) else { return response };
@@ -184,6 +188,7 @@ impl<S: 'static> Program for Perform<S> {
 
     fn decided(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, head: &mut Head) -> bool {
         let plan = Rc::clone(&self.plan);
+        let _in_span = self.spans.enter_of(arrived);
         let params = plan.params(arrived);
         let request = arrived.map(|arrived| plan.request(route, arrived, &params));
         // The innermost hooks come first: the outer ones see what they have made.
@@ -205,11 +210,18 @@ impl<S: 'static> Program for Perform<S> {
 
     #[inline]
     fn is_watched(&self) -> bool {
-        self.plan.has_finished
+        self.plan.has_finished || self.spans.any()
+    }
+
+    #[inline]
+    fn within<T>(&mut self, id: Id, call: impl FnOnce(&mut Self) -> T) -> T {
+        let _in_span = self.spans.enter(id);
+        call(self)
     }
 
     fn finished(&mut self, route: RouteId, arrived: Option<Arrived<'_>>, end: End<'_>) {
         let plan = Rc::clone(&self.plan);
+        let _in_span = self.spans.end(arrived, end.status, end.cause);
         let finished = Finished { route: plan.routes.pattern(route), request: arrived, end };
         let inner = plan.routes.nested(route).iter().rev().flat_map(|hooks| &hooks.finished);
         for hook in inner.chain(&plan.hooks.finished) {

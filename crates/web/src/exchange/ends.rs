@@ -198,9 +198,12 @@ impl<K: 'static> Machine<K> {
         let (is_tls, trust) = (slot.bits.get() & IS_TLS != 0, self.limits.trust);
         let from = From { id, peer, is_tls, trust, is_leaving: self.is_leaving, engine };
         let now = self.time(program, engine);
-        let context = (*route, has_head.then_some(&head[..]));
-        self.finish(program, from, context, now, outcome);
-        self.drop_receiver(program, &mut exchange);
+        let route = *route;
+        program.within(id, |program| {
+            let context = (route, has_head.then_some(&exchange.head[..]));
+            self.finish(program, from, context, now, outcome);
+            self.drop_receiver(program, id, &mut exchange);
+        });
         self.recycle(exchange);
     }
 

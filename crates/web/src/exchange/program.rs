@@ -94,6 +94,12 @@ pub(crate) trait Program {
         usize::MAX
     }
 
+    /// Calls what belongs to the request of a connection, where `call` does not get the request.
+    #[inline]
+    fn within<T>(&mut self, _id: Id, call: impl FnOnce(&mut Self) -> T) -> T {
+        call(self)
+    }
+
     /// Whether it wants to know how requests end: then their heads are kept, and the clock is read.
     fn is_watched(&self) -> bool;
 

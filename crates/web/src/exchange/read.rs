@@ -466,7 +466,7 @@ impl<K: 'static> Machine<K> {
         }
         asked.keep_alive = false;
         if let Some(exchange) = &mut exchange {
-            self.drop_receiver(program, exchange);
+            self.drop_receiver(program, wire.id, exchange);
         }
         let has_head = !head.is_empty() && self.decode_again(&head);
         let response = Response::from(error).close();

@@ -4,6 +4,7 @@ use std::ops::{Deref, Range};
 
 use windlass::{Buf, Lease};
 use windlass_http1::Event;
+use windlass_serve::Id;
 
 use super::program::{AfterPart, Answer, Program};
 use super::read::Rest;
@@ -105,12 +106,13 @@ impl<K: 'static> Machine<K> {
     ) -> Next<K> {
         let is_collected = matches!(exchange.stage, Stage::Body(_));
         if let Some(error) = self.refuses_body(wire, &exchange, most, is_collected) {
-            self.drop_receiver(program, &mut exchange);
+            self.drop_receiver(program, wire.id, &mut exchange);
             return self.respond_early(program, wire, exchange, error.into());
         }
         let _ = exchange.decoder.limit_body(most); // for one without a length
         if let Stage::Receive(receiving) = &mut exchange.stage {
-            program.begin_parts(&mut receiving.keep, receiving.resume.clone());
+            let (keep, resume) = (&mut receiving.keep, receiving.resume.clone());
+            program.within(wire.id, |program| program.begin_parts(keep, resume));
         }
         Next::Waits(self.expect_body(wire, exchange))
     }
@@ -119,13 +121,15 @@ impl<K: 'static> Machine<K> {
     pub(super) fn drop_receiver<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
+        id: Id,
         exchange: &mut Exchange<K>,
     ) {
-        match std::mem::replace(&mut exchange.stage, Stage::Head) {
-            Stage::Receive(receiving) => program.abort(receiving.keep),
-            Stage::Body(Some(keep)) => program.abort(keep),
-            _ => {}
-        }
+        let keep = match std::mem::replace(&mut exchange.stage, Stage::Head) {
+            Stage::Receive(receiving) => receiving.keep,
+            Stage::Body(Some(keep)) => keep,
+            _ => return,
+        };
+        program.within(id, |program| program.abort(keep));
     }
 
     /// Answers a request while its body comes.
@@ -173,7 +177,8 @@ impl<K: 'static> Machine<K> {
             let next = match step.event {
                 Event::Body(range) => {
                     let part = bytes.part(start + range.start..start + range.end);
-                    match program.part(&mut receiving.keep, part) {
+                    let keep = &mut receiving.keep;
+                    match program.within(wire.id, |program| program.part(keep, part)) {
                         AfterPart::More => continue,
                         AfterPart::Pause => {
                             receiving.is_paused = !receiving.resume.take();

@@ -426,7 +426,7 @@ impl<K: 'static> Machine<K> {
             self.remote.count_late();
             return;
         };
-        let answer = program.executed(keep, output);
+        let answer = program.within(wire.id, |program| program.executed(keep, output));
         self.answer_late(program, wire, exchange, answer);
     }
 

@@ -46,7 +46,7 @@ impl<K: 'static> Machine<K> {
             let at = At { remote: &self.remote, id, has_peer_ended, is_full, hold: &hold };
             let source = &mut streamed.source;
             let made = AssertUnwindSafe(|| source.next(&mut Part::new(&mut bytes, at)));
-            let Ok(flow) = catch_unwind(made) else {
+            let Ok(flow) = program.within(id, |_| catch_unwind(made)) else {
                 has_panicked = true;
                 break Flow::Fail;
             };

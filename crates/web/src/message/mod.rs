@@ -16,4 +16,5 @@ pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod source;
 pub(crate) mod subscription;
+pub(crate) mod trace;
 pub(crate) mod writer;
