@@ -16,7 +16,7 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
         .get("/plaintext", |_, _| "Hello, World!")
         .limits(limits)
         .watcher(Watcher::builder().driver(driver))
-        .listen(&format!("127.0.0.1:{port}"))?
+        .listen(format!("127.0.0.1:{port}"))?
         .run()
         .map(drop)
 }
