@@ -243,3 +243,25 @@ fn a_request_that_waits_behind_the_grace_is_a_503() {
     assert!(kept.recv().expect("it was asked").respond("too late").is_err());
     is_over_within(&mut bench, SLACK);
 }
+
+/// All that the response has so far is sent: no output waits that would make the end a reset.
+#[test]
+fn a_stream_that_waits_behind_the_grace_is_reset() {
+    let app = App::new().get("/", |_, _| {
+        let mut has_begun = false;
+        Response::stream(move |part: &mut Part<'_>| {
+            if !std::mem::replace(&mut has_begun, true) {
+                part.write(b"a part");
+            }
+            Flow::Wait
+        })
+    });
+    let Simulated(mut bench) = Simulated::start(app.grace(GRACE));
+    let client = bench.connect_with(true);
+    bench.say(client, b"GET / HTTP/1.0\r\n\r\n");
+    bench.run_for(Duration::from_secs(1));
+    assert!(bench.heard(client).ends_with(b"a part"));
+    bench.stop();
+    assert_eq!(bench.end(client), End::Reset);
+    is_over_within(&mut bench, GRACE + SLACK);
+}

@@ -261,6 +261,7 @@ impl<S> Engine<S> {
         } else if stage == Stage::Closing && (waits_for_files || self.waits_for_jobs(index)) {
             self.sweep_later(watcher, index);
         } else if stage == Stage::Closing {
+            self.set_asked_options(watcher);
             self.table.place_mut(index).flags |= FINISHING;
             self.begin_close(watcher, index);
         } else if stage == Stage::Leaving {

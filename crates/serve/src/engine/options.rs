@@ -24,7 +24,8 @@ impl Config {
 
 impl<S> Engine<S> {
     /// Sets an option of a connection's socket in the next [`flush`](Engine::flush), and before an
-    /// [`abort`](Engine::abort) or a [`detach`](Engine::detach) of that turn; false for a stale id.
+    /// [`abort`](Engine::abort), a [`close`](Engine::close) or a [`detach`](Engine::detach) of that
+    /// turn; false for a stale id.
     /// So `SocketOption::Linger` of zero makes an abort a reset.
     ///
     /// If the option is refused, the connection goes on, and

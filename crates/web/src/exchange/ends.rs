@@ -214,6 +214,7 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
     ) {
+        self.begin_callback(engine);
         (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
         self.end_events(program, engine);
@@ -242,7 +243,7 @@ impl<K: 'static> Machine<K> {
             match exchange.stage {
                 Stage::Stream(_) => {
                     slot.exchange = Some(exchange);
-                    wire.engine.abort(id);
+                    self.reset(&mut wire);
                     continue;
                 }
                 Stage::Head | Stage::Skip | Stage::Room => {

@@ -63,10 +63,10 @@ impl<K: 'static> Machine<K> {
         let is_lossy = hearing.subscription.is_lossy;
         let is_chunked = hearing.is_chunked;
         if !is_full {
-            streamed.sent += publication.event.len() as u64;
+            let len = publication.event.len() as u64;
             match wire.engine.write(wire.id, publication.event.to_buf(is_chunked)) {
+                Ok(()) => return self.count_event(wire, len),
                 // It ends already.
-                Ok(()) => return,
                 Err(refused) if refused.reason == Refusal::Stale => return,
                 Err(_) => {}
             }
@@ -76,6 +76,14 @@ impl<K: 'static> Machine<K> {
         } else {
             self.remote.count_slow_hearer();
             self.reset(wire);
+        }
+    }
+
+    fn count_event(&mut self, wire: &mut Wire<'_, K>, len: u64) {
+        if let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut())
+            && let Stage::Stream(streamed) = &mut exchange.stage
+        {
+            streamed.sent += len;
         }
     }
 

@@ -149,7 +149,10 @@ impl<K: 'static> Machine<K> {
             let body_at = at + step.consumed;
             let end = match self.head.framing() {
                 Framing::Empty | Framing::Tunnel => step.consumed,
-                Framing::Length(length) => step.consumed.saturating_add(length as usize),
+                Framing::Length(length) => {
+                    // Where it does not fit it has not come, either.
+                    step.consumed.saturating_add(usize::try_from(length).unwrap_or(usize::MAX))
+                }
                 _ => usize::MAX,
             };
             if end > input.len() {

@@ -7,6 +7,7 @@ use super::finish::Fate;
 use super::program::{Answer, Program, RouteId};
 use super::read::Rest;
 use super::receive::Bytes;
+use super::stream::ends_with_connection;
 use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
@@ -264,6 +265,9 @@ impl<K: 'static> Machine<K> {
             Ok(encoder) => encoder,
             Err(error) => return self.respond_again(program, wire, exchange, context, error),
         };
+        if ends_with_connection(&encoder, context.1) {
+            self.reset_at_end(wire, true);
+        }
         let mut exchange = exchange.unwrap_or_else(|| self.exchange());
         (exchange.route, exchange.asked) = (context.0, asked.unwrap_or(context.1));
         exchange.asked.keep_alive = encoder.keep_alive();

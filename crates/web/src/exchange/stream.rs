@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use windlass::net::SocketOption;
+use windlass_http1::{Asked, BodyEncoder, Version};
 use windlass_serve::Cause;
 
 use super::finish::Fate;
@@ -73,7 +74,11 @@ impl<K: 'static> Machine<K> {
             self.hear_no_more(wire.id, hearing);
         }
         let Streamed { encoder, status, decided, sent, .. } = *streamed;
+        let is_to_close = ends_with_connection(&encoder, exchange.asked);
         let is_whole = flow == Flow::End && encoder.end(&mut self.out).is_ok();
+        if is_whole && is_to_close {
+            self.reset_at_end(wire, false);
+        }
         self.panics += u64::from(has_panicked);
         let cause = match is_whole {
             true => None,
@@ -100,10 +105,17 @@ impl<K: 'static> Machine<K> {
         Next::Nothing
     }
 
-    /// Ends a connection by a reset. A client of HTTP/1.0 would take an end for that of the body.
+    /// Ends a connection by a reset.
     pub(super) fn reset(&mut self, wire: &mut Wire<'_, K>) {
-        wire.engine.set_option(wire.id, SocketOption::Linger(Some(Duration::ZERO)));
+        self.reset_at_end(wire, true);
         wire.engine.abort(wire.id);
+    }
+
+    /// Makes the end of a connection a reset, or no longer, whoever ends it: this crate, the engine
+    /// below for want of memory, or the system behind the end of the process.
+    pub(super) fn reset_at_end(&mut self, wire: &mut Wire<'_, K>, on: bool) {
+        let linger = SocketOption::Linger(on.then_some(Duration::ZERO));
+        wire.engine.set_option(wire.id, linger);
     }
 
     /// The connection has room for more output.
@@ -141,4 +153,10 @@ impl<K: 'static> Machine<K> {
         let next = self.stream(program, wire, exchange);
         self.behind(program, wire, next, input, has_ended);
     }
+}
+
+/// Whether the body of a response ends with its connection, so that its client takes an end of file
+/// for that of the body.
+pub(super) fn ends_with_connection(encoder: &BodyEncoder, asked: Asked) -> bool {
+    asked.version == Version::Http10 && encoder.is_sent()
 }

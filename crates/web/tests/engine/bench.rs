@@ -92,6 +92,11 @@ impl Bench {
         self.clients.heard(client)
     }
 
+    /// Whether a client has read an end of file.
+    pub fn has_eof(&self, client: Id) -> bool {
+        self.clients.has_eof(client)
+    }
+
     pub fn raw(&mut self, id: Id) -> &mut RawLog {
         self.raws.entry(id).or_default()
     }

@@ -21,7 +21,7 @@ use threads::{
 use windlass::{Buf, Completions, Op};
 use windlass_serve::Cause;
 use windlass_web::engine::{Event, Refusal, Switching};
-use windlass_web::{Limits, Response, Status};
+use windlass_web::{Flow, Limits, Part, Response, Status};
 
 every_driver! {
     requests_are_answered_in_order_at_any_time
@@ -44,6 +44,7 @@ every_driver! {
     an_answer_comes_from_another_thread
     the_end_of_a_client_is_noticed_where_its_connection_is_not_read
     a_thread_writes_a_body
+    a_body_that_ends_with_the_connection_is_whole_or_reset
     what_is_published_is_heard
 }
 
@@ -418,6 +419,43 @@ fn http_begins_on_a_socket_of_the_program<T: Harness>() {
     assert_eq!(request.path(), "/2");
     b.engine.respond(id, "two").expect("it waits");
     b.until_heard(client, "two");
+}
+
+/// A client of HTTP/1.0 takes an end of file for the end of a body that is made while it is sent.
+fn a_body_that_ends_with_the_connection_is_whole_or_reset<T: Harness>() {
+    let old = "GET / HTTP/1.0\r\n\r\n";
+    let mut b = Bench::new::<T>(Limits::new());
+    // All of it is sent that there is so far, when the program ends the connection.
+    let client = b.connect();
+    b.say(client, old);
+    let id = b.request();
+    let mut has_begun = false;
+    let stream = Response::stream(move |part: &mut Part<'_>| {
+        if !std::mem::replace(&mut has_begun, true) {
+            part.write(b"a part");
+        }
+        Flow::Wait
+    });
+    b.engine.respond(id, stream).expect("it waits");
+    b.until("the part has come", |b| b.heard(client).ends_with("a part"));
+    let connection = b.connections()[0];
+    assert!(b.engine.abort(connection));
+    b.until_end(client);
+    assert!(!b.has_eof(client), "it was not whole");
+    // The client has ended its side, so that the server closes at once.
+    let client = b.connect();
+    b.say(client, old);
+    b.finish(client);
+    let id = b.request();
+    let (mut writer, response) = Response::writer();
+    b.engine.respond(id, response).expect("it waits");
+    writer.try_write(b"a part").expect("there is room");
+    b.until("the part has come", |b| b.heard(client).ends_with("a part"));
+    writer.try_write(b", and the end").expect("there is room");
+    writer.end();
+    let heard = b.until_end(client);
+    assert!(b.has_eof(client), "it is whole");
+    assert!(heard.ends_with("a part, and the end"), "{heard}");
 }
 
 fn a_shutdown_answers_what_waits<T: Harness>() {

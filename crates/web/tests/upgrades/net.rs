@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass::net::ConnectOptions;
 use windlass::sim::{Faults, Sim};
 use windlass::{Address, Buf, Builder, Completions, DriverKind, Handle, Watcher};
-use windlass_serve::{Config, Engine, Event, Id, Limits};
+use windlass_serve::{Cause, Config, Engine, Event, Id, Limits};
 use windlass_web::{App, ServerLoop};
 
 /// A driver under test.
@@ -156,6 +156,11 @@ impl Clients {
         self.all[&client].heard.iter().map(|byte| *byte as char).collect()
     }
 
+    /// Whether it has read an end of file, which says: this is all.
+    pub fn has_eof(&self, client: Id) -> bool {
+        self.all[&client].eof
+    }
+
     pub fn has_ended(&self, client: Id) -> bool {
         self.all[&client].eof || self.all[&client].is_over
     }
@@ -169,7 +174,12 @@ impl Clients {
                     all.entry(id).or_default().heard.extend_from_slice(&data)
                 }
                 Event::Eof { id } => all.entry(id).or_default().eof = true,
-                Event::Closed { id, .. } => all.entry(id).or_default().is_over = true,
+                Event::Closed { id, cause, .. } => {
+                    let client = all.entry(id).or_default();
+                    client.is_over = true;
+                    // One that has ended its own side closes at the end of the other.
+                    client.eof |= cause == Cause::Eof;
+                }
                 _ => {}
             }
         }
