@@ -48,7 +48,7 @@ fn report(store: &mut Store, q: &mut Q<'_>) -> Response {
     q.blocking(count, |_, counted| Response::json(&counted))
 }
 
-/// Whoever changes something has to say who it is.
+/// A request that changes notes must have an `Authorization`.
 fn ask(_: &mut Store, q: &mut Q<'_>) -> Option<Response> {
     let may = q.method() == "GET" || q.header("Authorization").is_some();
     (!may).then(|| Status::UNAUTHORIZED.into())

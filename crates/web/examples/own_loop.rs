@@ -6,7 +6,7 @@
 //!     [--port N] [--lines-port N] [--file PATH]
 //! curl http://127.0.0.1:8080/file     # the file, which the loop reads meanwhile
 //! curl http://127.0.0.1:8080/tick     # answered at the next tick of the timer
-//! curl http://127.0.0.1:8080/last     # the last line that somebody has said
+//! curl http://127.0.0.1:8080/last     # the last line that a client has sent
 //! nc 127.0.0.1 8081                   # says lines, and hears how many there were
 //! ```
 

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A paused connection learns of its peer's end with the read that follows the resume. A program
-//! that works on a long answer wants to know earlier that nobody waits for it. A read would take
+//! that computes a long answer wants to learn earlier that its peer has gone. A read would take
 //! bytes that the program does not want yet. So the engine polls the source for the end alone, and
 //! only for a connection that asks, and only while no read of it is in flight. `go_on` looks at
 //! this, which has a connection only if it is not read: so a message costs no instruction more.

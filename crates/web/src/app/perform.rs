@@ -72,9 +72,7 @@ impl<S: 'static> Program for Perform<S> {
             && !route.at_head
             && body.len() as u64 > route.body_limit.unwrap_or(plan.body)
         {
-            const LONG: &str = "the body is longer than the limit";
-            let error = Error::new(Status::CONTENT_TOO_LARGE).text(LONG);
-            return (id, Answer::Respond(error.into()));
+            return (id, Answer::Respond(Error::body_too_long().into()));
         }
         request.set_body((!route.at_head).then_some(body));
         request.set_trailers(begun);

@@ -179,8 +179,8 @@ impl<S: 'static> App<S> {
         self
     }
 
-    /// Adds a route that says whether the server wants clients: 200, or 503 from the begin of its
-    /// [delay](App::drain_delay) on. A route of the program asks
+    /// Adds a route that says whether the server wants clients: 200, or 503 once its
+    /// [delay](App::drain_delay) has begun. A route of the program asks
     /// [`Request::is_draining`](crate::Request::is_draining), and its database.
     ///
     /// # Panics

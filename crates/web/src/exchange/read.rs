@@ -14,9 +14,6 @@ use crate::message::response::Response;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
-/// What a client is told whose body is too long.
-const LONG: &str = "the body is longer than the limit";
-
 /// The server has no memory for a body: never, or not now.
 fn no_memory(status: Status) -> Error {
     let error = Error::new(status).text("there is no memory for the body");
@@ -372,7 +369,7 @@ impl<K: 'static> Machine<K> {
     ) -> Option<Error> {
         let left = exchange.decoder.left()?;
         if left > most {
-            return Some(Error::new(Status::CONTENT_TOO_LARGE).text(LONG));
+            return Some(Error::body_too_long());
         }
         let budget = wire.engine.budget();
         let needed = left.saturating_add(exchange.held() as u64);

@@ -42,6 +42,11 @@ impl Error {
         Error(Box::new(Parts { status, text: Cow::Borrowed(""), cause: None, fields: Vec::new() }))
     }
 
+    /// That of a body that is longer than its limit.
+    pub(crate) fn body_too_long() -> Error {
+        Error::new(Status::CONTENT_TOO_LARGE).text("the body is longer than the limit")
+    }
+
     /// Sets the text for the client: the body of the response, `text/plain; charset=utf-8`.
     pub fn text(mut self, text: impl Into<Cow<'static, str>>) -> Error {
         self.0.text = text.into();
