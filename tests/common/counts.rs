@@ -23,6 +23,11 @@ impl Counts {
         }
     }
 
+    /// Whether one of `wanted` has not happened.
+    pub fn lacks<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> bool {
+        wanted.into_iter().any(|what| !self.0.contains_key(what))
+    }
+
     /// Prints all, and demands that each of `wanted` has happened; unless `WINDLASS_PROGRAMS` asks
     /// for fewer programs than `least`.
     #[track_caller]
