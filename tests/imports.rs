@@ -139,6 +139,19 @@ const WEB: Floors = Floors {
         ("words", &["words"]),
         ("other threads", &["remote", "topics"]),
         (
+            "other servers",
+            &[
+                "client::error",
+                "client::url",
+                "client::fetch",
+                "client::fetched",
+                "client::input",
+                "client::hub",
+                "client",
+                "proxy",
+            ],
+        ),
+        (
             "messages",
             &[
                 "message::date",

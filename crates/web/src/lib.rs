@@ -102,6 +102,7 @@ mod readme {}
 pub mod answers;
 mod app;
 pub mod body;
+pub mod client;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}
 pub mod engine;
@@ -110,6 +111,7 @@ mod exchange;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 mod message;
+pub mod proxy;
 mod remote;
 pub mod report;
 pub mod test;

@@ -395,6 +395,8 @@ pub(crate) struct Perform<S> {
 pub(crate) enum Kept<S> {
     /// What follows its job.
     Then(crate::message::request::Then<S>),
+    /// What follows its request to another server.
+    Fetched(crate::message::request::BehindFetch<S>),
     /// What follows its body.
     Behind(crate::message::request::BehindBody<S>),
     /// What takes its body.

@@ -10,6 +10,8 @@ use windlass_serve::{Engine, Id};
 use super::hooks::Finished;
 use super::routes::{Found, Routes};
 use super::{Kept, Perform, Plan};
+use crate::client::error::FetchError;
+use crate::client::fetched::Fetched;
 use crate::exchange::Slot;
 use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId};
 use crate::exchange::raw::{News, Over};
@@ -83,7 +85,14 @@ impl<S: 'static> Program for Perform<S> {
     fn executed(&mut self, keep: Kept<S>, output: Message) -> Answer<Kept<S>> {
         Answer::Respond(self.call(|state| match keep {
             Kept::Then(then) => then(state, output),
-            Kept::Behind(_) | Kept::Receiver(_) => Status::INTERNAL_SERVER_ERROR.into(),
+            _ => Status::INTERNAL_SERVER_ERROR.into(),
+        }))
+    }
+
+    fn fetched(&mut self, keep: Kept<S>, result: Result<Fetched, FetchError>) -> Answer<Kept<S>> {
+        Answer::Respond(self.call(|state| match keep {
+            Kept::Fetched(then) => then(state, result),
+            _ => Status::INTERNAL_SERVER_ERROR.into(),
         }))
     }
 
@@ -132,7 +141,7 @@ impl<S: 'static> Program for Perform<S> {
         let response = self.call(|state| match keep {
             Kept::Behind(then) => then(state, &mut request),
             Kept::Receiver(receiver) => receiver.end(state, &mut request).into(),
-            Kept::Then(_) => Status::INTERNAL_SERVER_ERROR.into(),
+            _ => Status::INTERNAL_SERVER_ERROR.into(),
         });
         self.answer(None, &mut request, response)
     }
@@ -311,6 +320,12 @@ impl<S: 'static> Perform<S> {
         match request.take_asked() {
             Some((asked, Asked::Job(job, then))) if asked == number => {
                 Answer::Job(job, Kept::Then(then))
+            }
+            Some((asked, Asked::Fetch(fetch, then))) if asked == number => {
+                Answer::Fetch(fetch, Kept::Fetched(then))
+            }
+            Some((asked, Asked::Forward(upstream))) if asked == number => {
+                Answer::Forward(upstream, request.body().unwrap_or_default().to_vec())
             }
             Some((asked, Asked::Collect(most, then))) if asked == number && !has_come => {
                 Answer::Collect(most, Kept::Behind(then))

@@ -115,7 +115,10 @@ impl<S: 'static> Handler for Loop<S> {
         let is_tls = c.tls().is_some();
         #[cfg(not(feature = "tls"))]
         let is_tls = false;
-        with_wire!(self, c, wire => self.machine.opened(&mut wire, origin.peer, is_tls))
+        let peer = origin.peer;
+        with_wire!(self, c, wire => {
+            self.machine.opened(&mut self.perform, &mut wire, peer, is_tls);
+        })
     }
 
     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
@@ -155,7 +158,7 @@ impl<S: 'static> Handler for Loop<S> {
         server: &mut Context<'_, Self::State>,
         closed: Closed<Self::State>,
     ) -> Action {
-        let (end, engine) = ((closed.id, closed.cause), &*server.engine());
+        let (end, engine) = ((closed.id, closed.cause), server.engine());
         self.machine.begin_callback(engine);
         self.machine.closed(&mut self.perform, engine, closed.state, end);
         Action::None

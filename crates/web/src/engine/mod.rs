@@ -244,7 +244,7 @@ impl<S: Default + 'static> Engine<S> {
             }
             Below::Closed { id, cause, unsent, state, .. } => {
                 let was_beginning = self.end_beginning(id);
-                self.machine.closed(&mut self.queue, &self.below, state, (id, cause));
+                self.machine.closed(&mut self.queue, &mut self.below, state, (id, cause));
                 let state = self.queue.take_over().map(|(state, _)| state);
                 let state = state.or_else(|| was_beginning.then(S::default))?;
                 return Some(Event::Closed { id, cause, unsent, state });

@@ -163,7 +163,7 @@ impl<S: Default + 'static> Engine<S> {
         let is_tls = false;
         let (machine, queue, mut wire) = self.parts(id);
         machine.begin_callback(wire.engine);
-        machine.opened(&mut wire, peer, is_tls);
+        machine.opened(queue, &mut wire, peer, is_tls);
         if !rest.is_empty() {
             machine.data(queue, &mut wire, rest);
         }

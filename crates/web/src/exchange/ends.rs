@@ -3,6 +3,7 @@
 use windlass_serve::{Cause, Engine, Id};
 
 use super::finish::Fate;
+use super::links::LinkNews;
 use super::program::{Answer, Program};
 use super::raw::News;
 use super::{Exchange, IS_TLS, Machine, Slot, Stage, Wire};
@@ -49,6 +50,9 @@ impl<K: 'static> Machine<K> {
         if let Some(raw) = wire.raw() {
             program.raw(wire.engine, wire.id, raw, News::LimitReached(cause));
             return;
+        }
+        if let Some(link) = wire.link() {
+            return self.hear_link(program, wire.engine, link, LinkNews::LimitReached(cause));
         }
         let Some(slot) = wire.slot() else { return };
         let Some(exchange) = slot.exchange.take() else {
@@ -103,6 +107,10 @@ impl<K: 'static> Machine<K> {
             program.raw(wire.engine, wire.id, raw, News::Eof);
             return None;
         }
+        if let Some(link) = wire.link() {
+            self.hear_link(program, wire.engine, link, LinkNews::Eof);
+            return None;
+        }
         let slot = wire.slot()?;
         let Some(mut exchange) = slot.exchange.take() else {
             wire.engine.close(wire.id);
@@ -128,7 +136,7 @@ impl<K: 'static> Machine<K> {
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
             }
-            Stage::Room | Stage::Answer(_) | Stage::Later(_) => {
+            Stage::Room | Stage::Answer(_) | Stage::Later(_) | Stage::Forward(_) => {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
                 }
@@ -169,12 +177,15 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn closed<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
-        engine: &Engine<Slot<K>>,
+        engine: &mut Engine<Slot<K>>,
         mut slot: Slot<K>,
         (id, cause): (Id, Cause),
     ) {
         if let Some(raw) = slot.raw() {
             return self.raw_closed(program, id, raw, cause);
+        }
+        if let Some(link) = slot.link() {
+            return self.link_closed(program, engine, link, cause);
         }
         let peer = self.peers.get(slot.peer);
         self.peers.remove(slot.peer);
@@ -185,6 +196,10 @@ impl<K: 'static> Machine<K> {
             Stage::Head | Stage::Skip | Stage::Room => return,
             Stage::Body(_) | Stage::Receive(_) => {}
             Stage::Answer(_) | Stage::Later(_) => self.running.end(*route),
+            Stage::Forward(forwarding) => {
+                self.running.end(*route);
+                self.hub.cancel(engine, forwarding.call);
+            }
             Stage::Stream(streamed) => {
                 outcome.status = Some(streamed.status);
                 outcome.sent = streamed.sent;
@@ -194,6 +209,7 @@ impl<K: 'static> Machine<K> {
                 }
             }
         }
+        let engine = &*engine;
         let has_head = program.is_watched() && !head.is_empty() && self.decode_again(head);
         let (is_tls, trust) = (slot.bits.get() & IS_TLS != 0, self.limits.trust);
         let from = From { id, peer, is_tls, trust, is_leaving: self.is_leaving, engine };
@@ -236,7 +252,7 @@ impl<K: 'static> Machine<K> {
         for id in ids {
             let mut wire = Wire { engine, id };
             let Some(slot) = wire.slot() else { continue };
-            if slot.raw().is_some() {
+            if !slot.is_http() {
                 continue;
             }
             let Some(exchange) = slot.exchange.take() else { continue };
@@ -251,6 +267,10 @@ impl<K: 'static> Machine<K> {
                     continue;
                 }
                 Stage::Answer(_) | Stage::Later(_) => self.running.end(exchange.route),
+                Stage::Forward(ref forwarding) => {
+                    self.running.end(exchange.route);
+                    self.hub.cancel(wire.engine, forwarding.call);
+                }
                 Stage::Body(_) | Stage::Receive(_) => {}
             }
             let over = Error::new(Status::SERVICE_UNAVAILABLE).text("the server shuts down");

@@ -10,6 +10,8 @@
 //! stream.rs   responses that are made while they are sent
 //! events.rs   responses that tell events
 //! late.rs     requests that wait for another thread
+//! links.rs    requests that wait for another server
+//! forward.rs  requests that are passed on to another server
 //! finish.rs   the end of a request
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
@@ -22,7 +24,9 @@
 mod ends;
 mod events;
 mod finish;
+mod forward;
 mod late;
+mod links;
 pub(crate) mod peer;
 pub(crate) mod program;
 pub(crate) mod raw;
@@ -38,6 +42,8 @@ use std::time::Instant;
 use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Version};
 use windlass_serve::{Engine, Id};
 
+use crate::client::hub::Hub;
+use crate::exchange::links::LinkNews;
 use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId};
 use crate::exchange::receive::Receiving;
@@ -77,15 +83,17 @@ pub(crate) struct Slot<K> {
 }
 
 const COUNT: u16 = 0x3fff;
-/// It has gone over to another protocol. Its peer is a number then.
-const IS_RAW: u16 = 0x4000;
+/// It has no requests: it has gone over to another protocol, or is a link to another server. Its
+/// peer is a number then, and the low bits say which of them it is.
+const IS_OTHER: u16 = 0x4000;
+const RAW: u16 = 1;
+const LINK: u16 = 2;
 const IS_TLS: u16 = 0x8000;
 
 impl<K> Slot<K> {
     /// Whether no request has begun, and no response is owed.
     fn is_idle(&self) -> bool {
-        let is_http = self.bits.get() & IS_RAW == 0;
-        is_http
+        self.is_http()
             && self.exchange.as_ref().is_none_or(|exchange| match exchange.stage {
                 Stage::Head => exchange.input.is_empty(),
                 Stage::Skip => true,
@@ -146,6 +154,8 @@ enum Stage<K> {
     Answer(K),
     /// The answer of another thread.
     Later(Awaited<Response>),
+    /// The response of the server that it is passed on to.
+    Forward(Box<forward::Forwarding>),
     /// Room for the next part of its response.
     Stream(Box<Streamed>),
     /// The rest of a body that nobody wants. The response is written.
@@ -215,6 +225,8 @@ pub(crate) struct Machine<K> {
     /// Bytes that were read ahead of another protocol, of connections that detach.
     early: Vec<(Id, windlass::Buf)>,
     pool: Vec<Box<Exchange<K>>>,
+    /// Connections to other servers.
+    hub: Hub,
     /// How many requests wait for their response.
     running: RunningCounts,
     /// Requests by the class of their status; first those without a response.
@@ -245,6 +257,7 @@ impl<K: 'static> Machine<K> {
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),
+            hub: Hub::new(),
             running: RunningCounts::default(),
             ends: [0; 6],
             panics: 0,
@@ -297,12 +310,16 @@ impl<K: 'static> Machine<K> {
     }
 
     /// A connection has opened.
-    pub(crate) fn opened(
+    pub(crate) fn opened<P: Program<Keep = K>>(
         &mut self,
+        program: &mut P,
         wire: &mut Wire<'_, K>,
         peer: Option<std::net::SocketAddr>,
         is_tls: bool,
     ) {
+        if let Some(link) = wire.link() {
+            return self.hear_link(program, wire.engine, link, LinkNews::Opened);
+        }
         let mark = self.peers.add(peer);
         if let Some(slot) = wire.slot() {
             slot.peer = mark;
@@ -312,7 +329,7 @@ impl<K: 'static> Machine<K> {
 
     /// The address of a connection's peer, while it has HTTP.
     pub(crate) fn peer(&self, slot: &Slot<K>) -> Option<std::net::SocketAddr> {
-        if slot.raw().is_some() { None } else { self.peers.get(slot.peer) }
+        if slot.is_http() { self.peers.get(slot.peer) } else { None }
     }
 
     #[inline]

@@ -7,12 +7,16 @@ use windlass_serve::{Cause, Engine, Id};
 
 use super::Slot;
 use super::raw::{News, Over, Switch};
+use crate::client::error::FetchError;
+use crate::client::fetch::Fetch;
+use crate::client::fetched::Fetched;
 use crate::message::arrived::{Arrived, Trailers};
 use crate::message::gone::Presence;
 use crate::message::head::Head;
 use crate::message::request::Job;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
+use crate::proxy::Upstream;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -65,6 +69,15 @@ pub(crate) trait Program {
 
     /// The job of a request has returned.
     fn executed(&mut self, keep: Self::Keep, output: Message) -> Answer<Self::Keep>;
+
+    /// The request of a request to another server is over.
+    fn fetched(
+        &mut self,
+        _keep: Self::Keep,
+        _result: Result<Fetched, FetchError>,
+    ) -> Answer<Self::Keep> {
+        Answer::Respond(Status::INTERNAL_SERVER_ERROR.into())
+    }
 
     /// A response that was made of an error, before anything else sees it. `arrived` is `None` for
     /// what is no request.
@@ -129,6 +142,10 @@ pub(crate) enum Answer<K> {
     /// The body is taken part by part, up to so many bytes; `None`: as many as
     /// [`Limits::body`](crate::Limits::body) says.
     Receive(Option<u64>, K),
+    /// The response of another server comes first.
+    Fetch(Box<Fetch>, K),
+    /// The request, with this body, is passed on to another server.
+    Forward(Upstream, Vec<u8>),
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
     /// Any of these, for a request that tells whether its client is there.

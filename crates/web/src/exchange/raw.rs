@@ -17,10 +17,11 @@ use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::finish::Fate;
+use super::links::LinkNews;
 use super::peer::PeerMark;
 use super::program::Program;
 use super::respond::{Context, Next, PANICKED};
-use super::{Exchange, IS_RAW, IS_TLS, Machine, Slot, Wire, arrived};
+use super::{Exchange, IS_OTHER, IS_TLS, Machine, RAW, Slot, Wire, arrived};
 use crate::message::head::Head;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -93,13 +94,20 @@ impl<R> Raws<R> {
 impl<K> Slot<K> {
     /// A connection that has another protocol from its beginning.
     pub(crate) fn of_raw(raw: u32) -> Slot<K> {
-        Slot { exchange: None, peer: PeerMark::of_number(raw), bits: NonZeroU16::MIN | IS_RAW }
+        Slot { exchange: None, peer: PeerMark::of_number(raw), bits: NonZeroU16::MIN | IS_OTHER }
     }
 
     /// The number of what the program has for it, if it has another protocol.
     #[inline]
     pub(crate) fn raw(&self) -> Option<u32> {
-        if self.bits.get() & IS_RAW == 0 { None } else { Some(self.peer.number()) }
+        let is_raw = self.bits.get() & (IS_OTHER | RAW) == IS_OTHER | RAW;
+        if is_raw { Some(self.peer.number()) } else { None }
+    }
+
+    /// Whether it has requests: it is neither raw nor a link.
+    #[inline]
+    pub(super) fn is_http(&self) -> bool {
+        self.bits.get() & IS_OTHER == 0
     }
 }
 
@@ -107,6 +115,11 @@ impl<K> Wire<'_, K> {
     #[inline]
     pub(super) fn raw(&self) -> Option<u32> {
         self.engine.state(self.id)?.raw()
+    }
+
+    #[inline]
+    pub(super) fn link(&self) -> Option<u32> {
+        self.engine.state(self.id)?.link()
     }
 }
 
@@ -200,7 +213,7 @@ impl<K: 'static> Machine<K> {
         wire.engine.charge(id, 0);
         let Some(slot) = wire.slot() else { return program.raw_over(raw, Over::Refused) };
         let peer = std::mem::replace(&mut slot.peer, PeerMark::of_number(raw));
-        slot.bits = NonZeroU16::MIN | (slot.bits.get() & IS_TLS) | IS_RAW;
+        slot.bits = NonZeroU16::MIN | (slot.bits.get() & IS_TLS) | IS_OTHER;
         self.peers.remove(peer);
         let early = wire.engine.unread(id, rest.to_vec()).err();
         wire.engine.resume(id);
@@ -215,6 +228,21 @@ impl<K: 'static> Machine<K> {
         }
         if has_ended && goes_on {
             program.raw(wire.engine, id, raw, News::Eof);
+        }
+    }
+
+    /// Bytes of a connection without requests.
+    #[inline(never)]
+    pub(super) fn other_data<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        data: Buf,
+    ) {
+        match (wire.raw(), wire.link()) {
+            (Some(raw), _) => _ = program.raw(wire.engine, wire.id, raw, News::Data(data)),
+            (_, Some(link)) => self.hear_link(program, wire.engine, link, LinkNews::Data(data)),
+            _ => {}
         }
     }
 

@@ -6,7 +6,6 @@ use windlass::Buf;
 use windlass_http1::{Asked, Event, Framing, Method, RequestDecoder, Version};
 
 use super::program::{Answer, Begin, Program, RouteId};
-use super::raw::News;
 use super::receive::Bytes;
 use super::respond::Next;
 use super::{Exchange, Keep, Machine, READ_AHEAD, Stage, Wire, arrived, empty};
@@ -37,9 +36,8 @@ impl<K: 'static> Machine<K> {
         data: Buf,
     ) {
         let Some(slot) = wire.slot() else { return };
-        if let Some(raw) = slot.raw() {
-            program.raw(wire.engine, wire.id, raw, News::Data(data));
-            return;
+        if !slot.is_http() {
+            return self.other_data(program, wire, data);
         }
         let rest = match slot.exchange.take() {
             None => self.fresh(program, wire, &data, 0),

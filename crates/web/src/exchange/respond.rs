@@ -67,6 +67,15 @@ impl<K: 'static> Machine<K> {
                 self.refuse_busy(program, wire, exchange, context)
             }
             Answer::Later(keep) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
+            Answer::Fetch(fetch, keep) => {
+                if !self.admits(program, context.0) {
+                    return self.refuse_busy(program, wire, exchange, context);
+                }
+                self.fetch(program, wire, exchange, context, (fetch, keep))
+            }
+            Answer::Forward(upstream, body) => {
+                self.forward(program, wire, exchange, context, (&upstream, &body))
+            }
             answer @ (Answer::Collect(..) | Answer::Receive(..)) => {
                 self.ask_for_body(wire, exchange, context, answer)
             }

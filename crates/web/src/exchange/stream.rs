@@ -8,6 +8,7 @@ use windlass_http1::{Asked, BodyEncoder, Version};
 use windlass_serve::Cause;
 
 use super::finish::Fate;
+use super::links::LinkNews;
 use super::program::Program;
 use super::raw::News;
 use super::respond::Next;
@@ -127,6 +128,9 @@ impl<K: 'static> Machine<K> {
         if let Some(raw) = wire.raw() {
             program.raw(wire.engine, wire.id, raw, News::Drained);
             return;
+        }
+        if let Some(link) = wire.link() {
+            return self.hear_link(program, wire.engine, link, LinkNews::Drained);
         }
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };

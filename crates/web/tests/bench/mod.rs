@@ -19,7 +19,7 @@ pub struct Web<D: Driver, S: 'static = ()> {
     pub watcher: Watcher<D>,
     pub server: ServerLoop<S>,
     pub clients: Clients,
-    address: Address,
+    pub address: Address,
 }
 
 /// Serves an application on a watcher of the harness.

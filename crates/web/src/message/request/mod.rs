@@ -14,11 +14,15 @@ use windlass_http1::{Method, Version};
 use windlass_serve::Id;
 use windlass_serve::report::Counters;
 
+use crate::client::error::FetchError;
+use crate::client::fetch::Fetch;
+use crate::client::fetched::Fetched;
 use crate::message::arrived::{Arrived, Trailers};
 use crate::message::forwarded;
 use crate::message::gone::{GoneFlag, Presence};
 use crate::message::query::{Pairs, decode};
 use crate::message::response::Response;
+use crate::proxy::Upstream;
 use crate::remote::Remote;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -33,9 +37,14 @@ pub(crate) type Then<S> = Box<dyn FnOnce(&mut S, Message) -> Response>;
 /// What follows a body, on the loop.
 pub(crate) type BehindBody<S> = Box<dyn FnOnce(&mut S, &mut Request<'_, S>) -> Response>;
 
+/// What follows a request to another server, on the loop.
+pub(crate) type BehindFetch<S> = Box<dyn FnOnce(&mut S, Result<Fetched, FetchError>) -> Response>;
+
 /// What a request has asked for, in the place of a decided response.
 pub(crate) enum Asked<S> {
     Job(Job, Then<S>),
+    Fetch(Box<Fetch>, BehindFetch<S>),
+    Forward(Upstream),
     Collect(u64, BehindBody<S>),
     Receive(Box<dyn Receive<S>>),
     /// Another protocol, and what takes over; a tunnel, if there is no protocol.
@@ -419,6 +428,26 @@ impl<'a, S: 'static> Request<'a, S> {
     /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
     pub fn receive(&mut self, receiver: impl Receive<S> + 'static) -> Response {
         self.ask(Asked::Receive(Box::new(receiver)))
+    }
+
+    /// Sends a request to another server, then calls `then` with its response, on the loop, which
+    /// makes the response to this request. The connection waits meanwhile, and the loop goes on.
+    ///
+    /// Return the response. If it is dropped, nothing is sent.
+    pub fn fetch<R: Into<Response>>(
+        &mut self,
+        fetch: Fetch,
+        then: impl FnOnce(&mut S, Result<Fetched, FetchError>) -> R + 'static,
+    ) -> Response {
+        let then: BehindFetch<S> = Box::new(|state, fetched| then(state, fetched).into());
+        self.ask(Asked::Fetch(Box::new(fetch), then))
+    }
+
+    /// Passes the request on to another server, and its response to the client.
+    ///
+    /// Return the response. If it is dropped, nothing is passed on.
+    pub fn forward(&mut self, upstream: &Upstream) -> Response {
+        self.ask(Asked::Forward(upstream.clone()))
     }
 
     /// Runs `job` on a worker thread, then `then` with its value on the loop, which makes the

@@ -1,0 +1,123 @@
+//! Requests to other servers that requests wait for.
+
+use std::num::NonZeroU16;
+
+use windlass::Buf;
+use windlass_serve::{Cause, Engine};
+
+use super::peer::PeerMark;
+use super::program::Program;
+use super::respond::{Context, Next};
+use super::{Exchange, IS_OTHER, LINK, Machine, Slot, Stage, Wire};
+use crate::client::error::FetchError;
+use crate::client::fetch::Fetch;
+use crate::client::fetched::Fetched;
+use crate::client::hub::{Caller, LinkState, Step};
+
+/// Something that has happened on a link.
+pub(super) enum LinkNews {
+    Opened,
+    Data(Buf),
+    Eof,
+    Drained,
+    LimitReached(Cause),
+}
+
+impl<K> LinkState for Slot<K> {
+    fn of_link(number: u32) -> Slot<K> {
+        let bits = NonZeroU16::MIN.saturating_add(LINK - 1) | IS_OTHER;
+        Slot { exchange: None, peer: PeerMark::of_number(number), bits }
+    }
+}
+
+impl<K> Slot<K> {
+    /// The number of its link, if it is one.
+    #[inline]
+    pub(crate) fn link(&self) -> Option<u32> {
+        let is_link = self.bits.get() & (IS_OTHER | LINK) == IS_OTHER | LINK;
+        if is_link { Some(self.peer.number()) } else { None }
+    }
+}
+
+impl<K: 'static> Machine<K> {
+    /// Something has happened on a link.
+    #[cold]
+    pub(super) fn hear_link<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        number: u32,
+        news: LinkNews,
+    ) {
+        match news {
+            LinkNews::Data(data) => self.hub.data(number, data),
+            LinkNews::Eof => self.hub.eof(engine, number),
+            LinkNews::Drained => self.hub.drained(number),
+            LinkNews::LimitReached(Cause::Idle) | LinkNews::Opened => {}
+            LinkNews::LimitReached(cause) => self.hub.fail(number, cause),
+        }
+        self.take_steps(program, engine, number);
+    }
+
+    /// A link is over.
+    #[cold]
+    pub(super) fn link_closed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        number: u32,
+        cause: Cause,
+    ) {
+        self.hub.closed(number, cause);
+        self.take_steps(program, engine, number);
+    }
+
+    /// Does what follows on a link.
+    pub(super) fn take_steps<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        number: u32,
+    ) {
+        while let Some(step) = self.hub.step(engine, number) {
+            match step {
+                Step::Done(Caller::Request(id), result) => {
+                    self.begin_callback(engine);
+                    self.fetched(program, &mut Wire { engine, id }, result);
+                }
+                step => self.pass_on(program, engine, number, step),
+            }
+        }
+    }
+
+    /// Begins a call that a request waits for.
+    #[cold]
+    pub(super) fn fetch<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        (fetch, keep): (Box<Fetch>, K),
+    ) -> Next<K> {
+        match self.hub.begin(wire.engine, Caller::Request(wire.id), &fetch) {
+            Ok(_) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
+            Err(error) => {
+                let answer = program.within(wire.id, |program| program.fetched(keep, Err(error)));
+                self.answer(program, wire, exchange, context, answer)
+            }
+        }
+    }
+
+    /// The call of a request that waits is over.
+    fn fetched<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        result: Result<Fetched, FetchError>,
+    ) {
+        let Some((exchange, keep)) = self.take_waiting(wire) else { return };
+        let answer = program.within(wire.id, |program| program.fetched(keep, result));
+        self.answer_late(program, wire, exchange, answer);
+    }
+}
