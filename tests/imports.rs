@@ -137,6 +137,7 @@ const WEB: Floors = Floors {
     home: "crates/web",
     layers: &[
         ("words", &["words"]),
+        ("codings of bodies", &["coding"]),
         ("other threads", &["remote", "topics"]),
         (
             "other servers",

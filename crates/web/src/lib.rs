@@ -103,6 +103,8 @@ pub mod answers;
 mod app;
 pub mod body;
 pub mod client;
+#[cfg(feature = "deflate")]
+mod coding;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}
 pub mod engine;

@@ -37,6 +37,23 @@ impl TestResponse {
         &self.body
     }
 
+    /// The body without its `Content-Encoding`: `gzip`, `deflate` or none.
+    ///
+    /// # Panics
+    ///
+    /// If it has another coding, or several, if it is not one whole body in its coding, or if that
+    /// has more than 1 GiB.
+    #[cfg(feature = "deflate")]
+    pub fn decoded(&self) -> Vec<u8> {
+        use crate::coding::inflate::Inflater;
+        let codings =
+            self.headers().filter(|field| field.0.eq_ignore_ascii_case("content-encoding"));
+        let codings = codings.map(|(_, value)| std::str::from_utf8(value).unwrap_or("?"));
+        let decoder = Inflater::of(codings, 1 << 30).unwrap_or_else(|error| panic!("{error}"));
+        let Some(mut decoder) = decoder else { return self.body.clone() };
+        decoder.whole(&self.body).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// The body as a text.
     ///
     /// # Panics
