@@ -4,7 +4,7 @@
 //! The engine below tells what happens on a link by its number, which is its state. Then
 //! [`Hub::step`] says what follows, until it says nothing more.
 //!
-//! A call collects its response, or is [streamed](Caller::Stream): then its caller sends the body
+//! A call collects its response, or is [streamed](Requester::Stream): then its caller sends the body
 //! of the request in parts, and gets the head and the body of the response as they come.
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub(crate) trait LinkState {
 
 /// Whom a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub(crate) enum Requester {
     /// The request of this connection, which waits for the whole response.
     Request(Id),
     /// The request of this connection, which passes the response on as it comes.
@@ -50,26 +50,26 @@ pub(crate) struct CallId {
 /// What follows for a caller.
 pub(crate) enum Step {
     /// The call is over: its whole response.
-    Done(Caller, Result<Fetched, FetchError>),
+    Done(Requester, Result<Fetched, FetchError>),
     /// An interim response (1xx but 101) has come: see [`Hub::response`].
-    Interim(Caller),
+    Interim(Requester),
     /// The head of the response has come: see [`Hub::response`].
-    Head(Caller),
+    Head(Requester),
     /// A part of the body of the response.
-    Body(Caller, Buf),
+    Body(Requester, Buf),
     /// The trailers of the response: see [`Hub::response`].
-    Trailers(Caller),
+    Trailers(Requester),
     /// The response is whole.
-    End(Caller),
+    End(Requester),
     /// The rest of the response does not come.
-    Failed(Caller, FetchError),
+    Failed(Requester, FetchError),
     /// The link has room for more of the body of the request.
-    Drained(Caller),
+    Drained(Requester),
 }
 
 /// A request, and what has come of its response.
 struct Outgoing {
-    caller: Caller,
+    caller: Requester,
     limit: u64,
     head: Option<(Status, Vec<(String, Vec<u8>)>)>,
     body: Vec<u8>,
@@ -79,7 +79,7 @@ struct Outgoing {
 
 impl Outgoing {
     fn is_streamed(&self) -> bool {
-        matches!(self.caller, Caller::Stream(_))
+        matches!(self.caller, Requester::Stream(_))
     }
 }
 
@@ -130,7 +130,7 @@ impl Hub {
     pub(crate) fn begin<S: LinkState>(
         &mut self,
         engine: &mut Engine<S>,
-        caller: Caller,
+        caller: Requester,
         fetch: &Fetch,
     ) -> Result<CallId, FetchError> {
         let url = Url::parse(&fetch.url)?;
@@ -155,7 +155,7 @@ impl Hub {
     pub(crate) fn open<S: LinkState>(
         &mut self,
         engine: &mut Engine<S>,
-        caller: Caller,
+        caller: Requester,
         origin: &Origin,
         limit: u64,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(Asked, BodyEncoder), EncodeError>,

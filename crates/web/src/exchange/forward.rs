@@ -11,7 +11,7 @@ use super::program::Program;
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
-use crate::client::hub::{CallId, Caller, Step};
+use crate::client::hub::{CallId, Requester, Step};
 use crate::proxy::Upstream;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -40,7 +40,7 @@ impl<K: 'static> Machine<K> {
         }
         let bytes = context.2.unwrap_or_default();
         let (head, authority) = (&self.head, upstream.authority());
-        let caller = Caller::Stream(wire.id);
+        let caller = Requester::Stream(wire.id);
         let opened = self.hub.open(wire.engine, caller, upstream.origin(), u64::MAX, |out| {
             let (method, target) = (head.method(bytes), head.target(bytes));
             let mut request = RequestEncoder::new(out, method, target, authority)?;
@@ -77,10 +77,10 @@ impl<K: 'static> Machine<K> {
         step: Step,
     ) {
         match step {
-            Step::Head(Caller::Stream(id)) => self.pass_head(program, engine, link, id),
-            Step::Body(Caller::Stream(id), part) => self.pass_body(engine, id, part),
-            Step::End(Caller::Stream(id)) => self.pass_end(program, engine, id, None),
-            Step::Failed(Caller::Stream(id), error) => {
+            Step::Head(Requester::Stream(id)) => self.pass_head(program, engine, link, id),
+            Step::Body(Requester::Stream(id), part) => self.pass_body(engine, id, part),
+            Step::End(Requester::Stream(id)) => self.pass_end(program, engine, id, None),
+            Step::Failed(Requester::Stream(id), error) => {
                 self.pass_end(program, engine, id, Some(error))
             }
             _ => {}

@@ -12,7 +12,7 @@ use super::{Exchange, IS_OTHER, LINK, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
-use crate::client::hub::{Caller, LinkState, Step};
+use crate::client::hub::{LinkState, Requester, Step};
 
 /// Something that has happened on a link.
 pub(super) enum LinkNews {
@@ -81,7 +81,7 @@ impl<K: 'static> Machine<K> {
     ) {
         while let Some(step) = self.hub.step(engine, number) {
             match step {
-                Step::Done(Caller::Request(id), result) => {
+                Step::Done(Requester::Request(id), result) => {
                     self.begin_callback(engine);
                     self.fetched(program, &mut Wire { engine, id }, result);
                 }
@@ -100,7 +100,7 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         (fetch, keep): (Box<Fetch>, K),
     ) -> Next<K> {
-        match self.hub.begin(wire.engine, Caller::Request(wire.id), &fetch) {
+        match self.hub.begin(wire.engine, Requester::Request(wire.id), &fetch) {
             Ok(_) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
             Err(error) => {
                 let answer = program.within(wire.id, |program| program.fetched(keep, Err(error)));
