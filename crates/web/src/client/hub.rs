@@ -4,7 +4,7 @@
 //! The engine below tells what happens on a link by its number, which is its state. Then
 //! [`Hub::step`] says what follows, until it says nothing more.
 //!
-//! A call collects its response, or is [streamed](Requester::Stream): then its caller sends the body
+//! A call collects its response, or is [streamed](Requester::Stream): then who asks sends the body
 //! of the request in parts, and gets the head and the body of the response as they come.
 
 use std::collections::HashMap;
