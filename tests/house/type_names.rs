@@ -81,7 +81,6 @@ const BETWEEN: &[&str] = &[
     "Target",
     "Text",
     "Then",
-    "Url",
     "Version",
     "Waker",
     "Wire",

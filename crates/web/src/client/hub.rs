@@ -22,7 +22,7 @@ use super::error::FetchError;
 use super::fetch::Fetch;
 use super::fetched::Fetched;
 use super::input::Input;
-use super::url::{Origin, Url};
+use super::url::{FetchUrl, Origin};
 use crate::words::status::Status;
 
 /// The state of a connection of an engine, which can be that of a link.
@@ -133,7 +133,7 @@ impl Hub {
         caller: Requester,
         fetch: &Fetch,
     ) -> Result<CallId, FetchError> {
-        let url = Url::parse(&fetch.url)?;
+        let url = FetchUrl::parse(&fetch.url)?;
         let limit = fetch.body_limit as u64;
         let call = self.open(engine, caller, &url.origin, limit, |out| {
             let mut head = RequestEncoder::new(out, &fetch.method, &url.target, &url.authority)?;

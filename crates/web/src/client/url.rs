@@ -13,7 +13,7 @@ pub(crate) struct Origin {
 
 /// The parts of a URL.
 #[derive(Clone, Debug)]
-pub(crate) struct Url {
+pub(crate) struct FetchUrl {
     pub(crate) origin: Origin,
     /// The host and the port, as the field Host has them.
     pub(crate) authority: String,
@@ -21,8 +21,8 @@ pub(crate) struct Url {
     pub(crate) target: String,
 }
 
-impl Url {
-    pub(crate) fn parse(text: &str) -> Result<Url, FetchError> {
+impl FetchUrl {
+    pub(crate) fn parse(text: &str) -> Result<FetchUrl, FetchError> {
         let wrong = |why| FetchError::Url { url: text.to_owned(), why };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
         let is_tls = match scheme {
@@ -53,6 +53,6 @@ impl Url {
         let target = rest.split('#').next().unwrap_or("");
         let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
         let origin = Origin { is_tls, host, port };
-        Ok(Url { origin, authority: authority.to_owned(), target })
+        Ok(FetchUrl { origin, authority: authority.to_owned(), target })
     }
 }

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use crate::client::error::FetchError;
-use crate::client::url::{Origin, Url};
+use crate::client::url::{FetchUrl, Origin};
 
 /// A server that requests are passed on to: see [`Request::forward`](crate::Request::forward).
 #[derive(Clone, Debug)]
-pub struct Upstream(Rc<Url>);
+pub struct Upstream(Rc<FetchUrl>);
 
 impl Upstream {
     /// The server at a URL, as `http://127.0.0.1:9000`.
@@ -16,7 +16,7 @@ impl Upstream {
     ///
     /// It is no URL of `http` or `https`.
     pub fn new(url: &str) -> Result<Upstream, FetchError> {
-        Ok(Upstream(Rc::new(Url::parse(url)?)))
+        Ok(Upstream(Rc::new(FetchUrl::parse(url)?)))
     }
 
     pub(crate) fn origin(&self) -> &Origin {
