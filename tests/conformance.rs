@@ -952,6 +952,7 @@ macro_rules! files {
                 a_directory_is_no_file
             }
             names {
+                a_path_does_not_lead_out_of_its_directory
                 files_are_opened_as_std_opens_them
                 a_stat_says_what_std_says
                 names_come_and_go

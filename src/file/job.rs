@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -49,6 +50,16 @@ pub enum Job {
         /// The file.
         path: PathBuf,
         /// How it is opened.
+        options: OpenOptions,
+    },
+    /// Opens a file below a directory, which its path does not leave:
+    /// [`Done::Opened`](crate::Done::Opened).
+    OpenBeneath {
+        /// The directory.
+        root: PathBuf,
+        /// The path from there.
+        path: PathBuf,
+        /// How the file is opened.
         options: OpenOptions,
     },
     /// Reads the attributes of a file: [`Done::Metadata`](crate::Done::Metadata).
@@ -241,13 +252,14 @@ impl Job {
             Job::Open { path, options } => match options.flags() {
                 Ok(flags) => {
                     let (mode, direct) = (options.permissions(), options.is_direct());
-                    let opened = sys::fs::open(path.as_os_str(), flags, mode, direct);
-                    of(opened, |file| {
-                        // The loop then need not ask, which could take as long as this call.
-                        let fd = OwnedFd::from(file);
-                        let kind = descriptor::kind_of(fd.as_raw_fd());
-                        Value::File(handle(fd, kind.unwrap_or(SourceKind::Unknown)))
-                    })
+                    opened(sys::fs::open(path.as_os_str(), flags, mode, direct))
+                }
+                Err(errno) => plain(Err(errno)),
+            },
+            Job::OpenBeneath { root, path, options } => match options.flags() {
+                Ok(flags) => {
+                    let (mode, direct) = (options.permissions(), options.is_direct());
+                    opened(sys::beneath::open(&root, &path, flags, mode, direct))
                 }
                 Err(errno) => plain(Err(errno)),
             },
@@ -318,4 +330,14 @@ impl Job {
             Job::Run(job) => end_of(Ok(Value::Job(job.run()))),
         }
     }
+}
+
+/// The end of a job that opens a file.
+fn opened(opened: io::Result<fs::File>) -> JobEnd {
+    of(opened, |file| {
+        // The loop then need not ask, which could take as long as this call.
+        let fd = OwnedFd::from(file);
+        let kind = descriptor::kind_of(fd.as_raw_fd());
+        Value::File(handle(fd, kind.unwrap_or(SourceKind::Unknown)))
+    })
 }

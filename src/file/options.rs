@@ -30,6 +30,7 @@ const TRUNCATE: u16 = 1 << 5;
 const DIRECT: u16 = 1 << 6;
 const SYNC: u16 = 1 << 7;
 const DSYNC: u16 = 1 << 8;
+const NONBLOCKING: u16 = 1 << 9;
 
 impl OpenOptions {
     /// No option is set. Opening needs at least one of `read`, `write` and `append`.
@@ -98,6 +99,12 @@ impl OpenOptions {
         self.with(DSYNC, on)
     }
 
+    /// Does not wait for the other end of a FIFO, or for a device (`O_NONBLOCK`). Reads and writes
+    /// of regular files are as without it. Windows has no such files, and ignores it.
+    pub const fn nonblocking(self, on: bool) -> OpenOptions {
+        self.with(NONBLOCKING, on)
+    }
+
     /// The permissions of a file that is created, less the umask. Default 0o666. Windows has
     /// permissions of its own.
     pub const fn mode(mut self, mode: u32) -> OpenOptions {
@@ -164,6 +171,7 @@ impl OpenOptions {
             (DIRECT, fs::DIRECT),
             (SYNC, fs::SYNC),
             (DSYNC, fs::DSYNC),
+            (NONBLOCKING, fs::NONBLOCKING),
         ];
         let set = table.iter().filter(|(bit, _)| self.has(*bit));
         let custom = self.custom & !fs::ACCESS_MODE | fs::CLOEXEC;
@@ -257,6 +265,7 @@ mod tests {
             (new().write(true).create_new(true), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL),
             (new().write(true).truncate(true), libc::O_WRONLY | libc::O_TRUNC),
             (new().write(true).sync(true).sync(false).dsync(true), libc::O_WRONLY | fs::DSYNC),
+            (new().read(true).nonblocking(true), fs::NONBLOCKING),
             (new().read(true).custom_flags(fs::SYNC | libc::O_RDWR), fs::SYNC),
         ] {
             assert_eq!(options.flags(), Ok(flags | on_exec), "{options:?}");

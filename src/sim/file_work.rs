@@ -9,6 +9,7 @@
 //! [`Kernel::start_file`](crate::kernel::Kernel::start_file). A request leaves the table before
 //! its answer is told.
 
+use std::path::{Component, Path, PathBuf};
 use std::slice;
 use std::time::Duration;
 
@@ -74,6 +75,27 @@ impl SimFileRequest {
 
 fn code(result: Result<usize, i32>) -> isize {
     result.map_or_else(|errno| -(errno as isize), |count| count as isize)
+}
+
+/// The name of a file below a directory. There are no links here.
+fn beneath(root: &Path, path: &Path) -> Result<PathBuf, i32> {
+    let mut found = PathBuf::new();
+    let mut depth = 0_usize;
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(part) => {
+                found.push(part);
+                depth += 1;
+            }
+            Component::ParentDir if depth > 0 => {
+                found.pop();
+                depth -= 1;
+            }
+            _ => return Err(libc::EXDEV),
+        }
+    }
+    if path.as_os_str().is_empty() { Err(libc::ENOENT) } else { Ok(root.join(found)) }
 }
 
 impl World {
@@ -362,14 +384,22 @@ impl<const C: bool> Sim<C> {
                 .and_then(|()| world.set_file_len(fd, offset.saturating_add(len), true))
                 .map(unit),
             Job::SetLen { len } => world.set_file_len(fd, len, false).map(unit),
-            Job::Open { path, options } => match world.open_path(machine, &path, options) {
-                Ok(fd) => {
-                    drop(world);
-                    let file = Handle::from_virtual(fd, SourceKind::File, None, self.owner());
-                    return Ok(Done::Opened(file));
+            job @ (Job::Open { .. } | Job::OpenBeneath { .. }) => {
+                let opened = match job {
+                    Job::Open { path, options } => world.open_path(machine, &path, options),
+                    Job::OpenBeneath { root, path, options } => beneath(&root, &path)
+                        .and_then(|path| world.open_path(machine, &path, options)),
+                    _ => Err(libc::EOPNOTSUPP),
+                };
+                match opened {
+                    Ok(fd) => {
+                        drop(world);
+                        let file = Handle::from_virtual(fd, SourceKind::File, None, self.owner());
+                        return Ok(Done::Opened(file));
+                    }
+                    Err(errno) => Err(errno),
                 }
-                Err(errno) => Err(errno),
-            },
+            }
             Job::Metadata(file) => {
                 let known = world.file_metadata(match &file {
                     FileRef::Path(path) | FileRef::Symlink(path) => Ok((machine, path)),

@@ -22,7 +22,8 @@ use crate::sys::types::Metadata;
 use crate::sys::{Moved, OpenMode, descriptor, os_errno, os_error, stat, syscall};
 
 pub(crate) use libc::{
-    F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_SYNC as SYNC, R_OK, W_OK, X_OK,
+    F_OK, O_ACCMODE as ACCESS_MODE, O_CLOEXEC as CLOEXEC, O_NOFOLLOW as NOFOLLOW,
+    O_NONBLOCK as NONBLOCKING, O_SYNC as SYNC, R_OK, W_OK, X_OK,
 };
 pub(crate) use system::{DIRECT, DSYNC};
 

@@ -37,6 +37,7 @@ pub(crate) mod affinity;
 pub(crate) mod aio;
 #[cfg(all(target_os = "linux", not(windlass_kqueue)))]
 mod aio_abi;
+pub(crate) mod beneath;
 #[cfg(not(windows))]
 mod call;
 #[cfg_attr(windows, path = "windows/child.rs")]

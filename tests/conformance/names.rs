@@ -37,6 +37,34 @@ fn path(c: Completion) -> PathBuf {
     }
 }
 
+pub fn a_path_does_not_lead_out_of_its_directory<H: Harness>() {
+    let d = Directory::new();
+    let mut b = H::bench();
+    fs::create_dir_all(d.at("root/sub")).unwrap();
+    fs::write(d.at("root/sub/a"), "inside").unwrap();
+    fs::write(d.at("secret"), "outside").unwrap();
+    symlink("sub/a", d.at("root/link")).unwrap();
+    symlink("../secret", d.at("root/out")).unwrap();
+    symlink("..", d.at("root/up")).unwrap();
+    symlink(d.at("secret"), d.at("root/absolute")).unwrap();
+    let read = NEW.read(true).nonblocking(true);
+    let open = |path: &str| Op::open_beneath(d.at("root"), path, read);
+    for path in ["sub/a", "link", "sub/../link", "./link"] {
+        let c = b.run(open(path));
+        let Ok(Done::Opened(file)) = c.result else { panic!("{path}: {c:?}") };
+        let file = b.watcher.attach(file).unwrap();
+        assert_eq!(b.read_at(file, 10, 0), b"inside");
+    }
+    for path in ["out", "up/secret", "../secret", "sub/../../secret", "absolute", "/etc/passwd"] {
+        errno(b.run(open(path)), libc::EXDEV);
+    }
+    errno(b.run(open("none")), libc::ENOENT);
+    errno(b.run(open("")), libc::ENOENT);
+    errno(b.run(Op::open_beneath(d.at("none"), "a", read)), libc::ENOENT);
+    errno(b.run(Op::open_beneath(d.at("secret"), "a", read)), libc::ENOTDIR);
+    errno(b.run(Op::open_beneath(d.at("root"), "sub/a", NEW)), libc::EINVAL);
+}
+
 pub fn files_are_opened_as_std_opens_them<H: Harness>() {
     let d = Directory::new();
     let mut b = H::bench();

@@ -16,16 +16,15 @@ impl Op {
     /// on exec.
     ///
     /// Opening a FIFO blocks a worker thread ([`Builder::threads`]) until the other end is open; no
-    /// deadline or cancel ends it. With [`custom_flags(O_NONBLOCK)`](OpenOptions::custom_flags) it
+    /// deadline or cancel ends it. With [`nonblocking(true)`](OpenOptions::nonblocking) it
     /// does not wait: an open for reading succeeds at once, and an open for writing fails with
-    /// `ENXIO` while no process has the FIFO open for reading. Use this flag for paths from
-    /// untrusted input. Opening a device may block, too.
+    /// `ENXIO` while no process has the FIFO open for reading. Use it for paths from untrusted
+    /// input, for which there is [`Op::open_beneath`]. Opening a device may block, too.
     ///
     /// ```no_run
     /// use windlass::fs::OpenOptions;
     /// use windlass::Op;
-    /// let nonblock = 0o4000; // libc::O_NONBLOCK, on Linux
-    /// let options = OpenOptions::new().read(true).custom_flags(nonblock);
+    /// let options = OpenOptions::new().read(true).nonblocking(true);
     /// let events = Op::open("/run/events.fifo", options);
     /// ```
     ///
@@ -57,6 +56,56 @@ impl Op {
     /// completion unread closes the file.
     pub fn open(path: impl Into<PathBuf>, options: OpenOptions) -> Op {
         Op::job(Source::NONE, Job::Open { path: path.into(), options })
+    }
+
+    /// Opens a file below a directory: no part of its path leads out of it. This is for paths that
+    /// come from others, as those of HTTP requests.
+    ///
+    /// Completes with [`Done::Opened`], as [`Op::open`] does. `path` is relative to `root`, and `.`
+    /// is the directory itself. Symbolic links below `root` are followed, as far as they stay
+    /// there.
+    ///
+    /// ```
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::{Completions, Done, Op, Watcher};
+    /// let mut watcher = Watcher::new()?;
+    /// let mut open = |path: &str| -> std::io::Result<Done> {
+    ///     let options = OpenOptions::new().read(true).nonblocking(true);
+    ///     watcher.submit(Op::open_beneath("src", path, options))?;
+    ///     let mut done = Completions::new();
+    ///     watcher.wait(&mut done)?;
+    ///     Ok(done.drain(..).next().unwrap().result?)
+    /// };
+    /// assert!(matches!(open("lib.rs")?, Done::Opened(_)));
+    /// assert!(open("../Cargo.toml").is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Op::open`], and:
+    ///
+    /// - `EXDEV`: the path leads out of the directory, or is absolute.
+    /// - `EAGAIN`: other programs have renamed directories of the path again and again.
+    ///
+    /// # Platforms
+    ///
+    /// A worker thread makes the call. On Linux it is openat2(2) with `RESOLVE_BENEATH`, which
+    /// refuses all links with an absolute target, and what /proc calls magic links. Elsewhere, and
+    /// before Linux 5.6, the path is resolved first and opened then: who can write below `root` can
+    /// turn a directory into a link in between, and lead the path out of it. There, a link with an
+    /// absolute target is followed if that is below `root`.
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`Op::open`].
+    pub fn open_beneath(
+        root: impl Into<PathBuf>,
+        path: impl Into<PathBuf>,
+        options: OpenOptions,
+    ) -> Op {
+        let (root, path) = (root.into(), path.into());
+        Op::job(Source::NONE, Job::OpenBeneath { root, path, options })
     }
 
     /// Gives a file another name, and replaces the file that has this name: rename(2).

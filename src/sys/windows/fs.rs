@@ -50,6 +50,10 @@ pub(crate) const DIRECT: i32 = 0;
 /// Each write goes through the cache to the disk.
 pub(crate) const SYNC: i32 = api::FILE_FLAG_WRITE_THROUGH as i32;
 pub(crate) const DSYNC: i32 = SYNC;
+/// No opening waits here.
+pub(crate) const NONBLOCKING: i32 = 0;
+/// A link itself is opened.
+pub(crate) const NOFOLLOW: i32 = api::FILE_FLAG_OPEN_REPARSE_POINT as i32;
 
 /// ReadFile at an offset. 0 is the end of the file.
 pub(crate) fn read_at(fd: RawFd, mut to: Target<'_>, offset: u64) -> Moved {
