@@ -7,7 +7,7 @@
 //! A call collects its response, or is [streamed](Requester::Stream): then who asks sends the body
 //! of the request in parts, and gets the head and the body of the response as they come.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use windlass::Buf;
@@ -112,6 +112,10 @@ pub(crate) struct Hub {
     idle: HashMap<Origin, Vec<u32>>,
     head: ResponseHead,
     out: Vec<u8>,
+    /// Links on which something follows.
+    ready: VecDeque<u32>,
+    /// The link of the last step.
+    last: u32,
 }
 
 impl Hub {
@@ -122,6 +126,8 @@ impl Hub {
             idle: HashMap::new(),
             head: ResponseHead::new(CodecLimits::default()),
             out: Vec::new(),
+            ready: VecDeque::new(),
+            last: 0,
         }
     }
 
@@ -215,7 +221,9 @@ impl Hub {
     pub(crate) fn set_reads<S>(&mut self, engine: &mut Engine<S>, call: CallId, on: bool) {
         let Some(link) = self.of(call) else { return };
         link.is_paused = !on;
-        if let Some(id) = link.id {
+        let (id, number) = (link.id, call.link);
+        self.ready.push_back(number);
+        if let Some(id) = id {
             if on {
                 engine.resume(id)
             } else {
@@ -317,24 +325,38 @@ impl Hub {
         }
     }
 
+    /// A link that something has happened on.
     fn link(&mut self, number: u32) -> Option<&mut Link> {
+        self.ready.push_back(number);
         self.links.get_mut(number as usize)?.as_mut()
     }
 
     /// The link of a call that is not over.
     fn of(&mut self, call: CallId) -> Option<&mut Link> {
         let is_of = |link: &&mut Link| link.round == call.round && link.call.is_some();
-        self.link(call.link).filter(is_of)
+        self.links.get_mut(call.link as usize)?.as_mut().filter(is_of)
     }
 
-    /// The head, or the trailers, of the last step of a link, and the bytes that they lie in.
-    pub(crate) fn response(&self, number: u32) -> Option<(&ResponseHead, &[u8])> {
-        let link = self.links.get(number as usize)?.as_ref()?;
+    /// The head, or the trailers, of the last step, and the bytes that they lie in.
+    pub(crate) fn response(&self) -> Option<(&ResponseHead, &[u8])> {
+        let link = self.links.get(self.last as usize)?.as_ref()?;
         Some((&self.head, link.input.from(link.head_at)))
     }
 
-    /// What follows on a link; `None` if it is nothing.
-    pub(crate) fn step<S>(&mut self, engine: &mut Engine<S>, number: u32) -> Option<Step> {
+    /// What follows for a caller; `None` if it is nothing. Ask until then, behind each call of the
+    /// hub that is told something, and behind [`set_reads`](Hub::set_reads).
+    pub(crate) fn step<S>(&mut self, engine: &mut Engine<S>) -> Option<Step> {
+        while let Some(&number) = self.ready.front() {
+            self.last = number;
+            if let Some(step) = self.step_of(engine, number) {
+                return Some(step);
+            }
+            self.ready.pop_front();
+        }
+        None
+    }
+
+    fn step_of<S>(&mut self, engine: &mut Engine<S>, number: u32) -> Option<Step> {
         let link = self.links.get_mut(number as usize)?.as_mut()?;
         if let Some(error) = link.failed.take() {
             let call = link.call.take()?;
@@ -350,6 +372,9 @@ impl Hub {
             return Some(Step::Drained(call.caller));
         }
         loop {
+            if link.is_paused {
+                return None;
+            }
             let Some(call) = link.call.as_mut() else { break };
             let caller = call.caller;
             let event = match link.decoder.decode(&mut self.head, link.input.rest()) {
@@ -359,7 +384,7 @@ impl Hub {
                 }
                 Err(error) => {
                     link.failed = Some(FetchError::Response(error));
-                    return self.step(engine, number);
+                    return self.step_of(engine, number);
                 }
             };
             match event {
@@ -416,8 +441,8 @@ impl Hub {
 
     /// Forgets a link that is over.
     fn sweep(&mut self, number: u32) {
-        let Some(link) = self.link(number) else { return };
-        if link.id.is_some() || link.call.is_some() {
+        let link = self.links.get(number as usize).and_then(Option::as_ref);
+        if link.is_none_or(|link| link.id.is_some() || link.call.is_some()) {
             return;
         }
         if let Some(link) = self.links[number as usize].take() {

@@ -73,11 +73,10 @@ impl<K: 'static> Machine<K> {
         &mut self,
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
-        link: u32,
         step: Step,
     ) {
         match step {
-            Step::Head(Requester::Stream(id)) => self.pass_head(program, engine, link, id),
+            Step::Head(Requester::Stream(id)) => self.pass_head(program, engine, id),
             Step::Body(Requester::Stream(id), part) => self.pass_body(engine, id, part),
             Step::End(Requester::Stream(id)) => self.pass_end(program, engine, id, None),
             Step::Failed(Requester::Stream(id), error) => {
@@ -91,13 +90,12 @@ impl<K: 'static> Machine<K> {
         &mut self,
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
-        link: u32,
         id: Id,
     ) {
         let mut wire = Wire { engine, id };
         let Some(mut exchange) = wire.slot().and_then(|slot| slot.exchange.take()) else { return };
         let Stage::Forward(forwarding) = &mut exchange.stage else { return };
-        let Some((head, bytes)) = self.hub.response(link) else { return };
+        let Some((head, bytes)) = self.hub.response() else { return };
         let status = Status::new(head.status()).unwrap_or(Status::BAD_GATEWAY);
         let encoded = (|| {
             let mut response = ResponseEncoder::new(&mut self.out, exchange.asked, head.status())?;

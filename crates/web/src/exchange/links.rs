@@ -56,7 +56,7 @@ impl<K: 'static> Machine<K> {
             LinkNews::LimitReached(Cause::Idle) | LinkNews::Opened => {}
             LinkNews::LimitReached(cause) => self.hub.fail(number, cause),
         }
-        self.take_steps(program, engine, number);
+        self.take_steps(program, engine);
     }
 
     /// A link is over.
@@ -69,23 +69,22 @@ impl<K: 'static> Machine<K> {
         cause: Cause,
     ) {
         self.hub.closed(number, cause);
-        self.take_steps(program, engine, number);
+        self.take_steps(program, engine);
     }
 
-    /// Does what follows on a link.
+    /// Does what follows of what the hub was told.
     pub(super) fn take_steps<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
-        number: u32,
     ) {
-        while let Some(step) = self.hub.step(engine, number) {
+        while let Some(step) = self.hub.step(engine) {
             match step {
                 Step::Done(Requester::Request(id), result) => {
                     self.begin_callback(engine);
                     self.fetched(program, &mut Wire { engine, id }, result);
                 }
-                step => self.pass_on(program, engine, number, step),
+                step => self.pass_on(program, engine, step),
             }
         }
     }
