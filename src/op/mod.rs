@@ -453,6 +453,19 @@ impl Op {
         self.code
     }
 
+    /// Whether the operation makes no completion if it succeeds: [`Op::quiet`].
+    #[inline]
+    pub const fn is_quiet(&self) -> bool {
+        self.flags & QUIET != 0
+    }
+
+    /// Sets another token, and returns the one before: for a layer that passes on operations of its
+    /// program and knows them by tokens of its own.
+    #[inline]
+    pub const fn replace_token(&mut self, token: u64) -> u64 {
+        std::mem::replace(&mut self.token, token)
+    }
+
     /// The source that the operation is for, or [`Source::NONE`].
     #[inline]
     pub const fn source(&self) -> Source {

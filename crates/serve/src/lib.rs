@@ -17,6 +17,7 @@
 //! | a thread for each connection, or for the first ones | [`modes`] |
 //! | files | [`Conn::send_file`], [`Engine::send_file`] |
 //! | blocking code beside the loop | [`Conn::execute`], [`jobs`] |
+//! | opens, reads, writes and renames of files, look-ups of hosts | [`Engine::submit`], [`ops`] |
 //! | memory that the program holds for a connection | [`Conn::hold`], [`memory`] |
 //! | writes, wakes, closes and messages from other threads | [`Remote`] |
 //! | a connection as a `Read` and `Write` for any thread | [`Conn::into_std`], [`Stream`] |
@@ -124,6 +125,7 @@ pub mod log;
 pub mod memory;
 pub mod modes;
 pub mod net;
+pub mod ops;
 mod parts;
 pub mod report;
 mod server;

@@ -443,6 +443,7 @@ impl<S> Engine<S> {
         for index in self.entrance.transports.indices() {
             self.fail_at_once(watcher, index, Cause::Shutdown);
         }
+        self.give_up_ops(watcher);
         self.close_inbox_unless(|_| false);
         for request in std::mem::take(&mut self.work.wanted) {
             if let Request::Cancel(ticket) = request {

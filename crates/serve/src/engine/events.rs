@@ -8,8 +8,8 @@ use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Buf, Completion, Done, ErrorKind, Handle, Message, Source, Ticket, Watcher};
 
 use crate::engine::{
-    ALLOWANCE, DEADLINE, Engine, FLIGHTS, JOBS, LAST_JOBS, LISTENERS, REFUSED, SENDS, SESSIONS,
-    SWEEP, TICK, WAKE, WORK,
+    ALLOWANCE, DEADLINE, Engine, FLIGHTS, JOBS, LAST_JOBS, LISTENERS, OPS, REFUSED, SENDS,
+    SESSIONS, SWEEP, TICK, WAKE, WORK,
 };
 use crate::inbox::Command;
 use crate::parts::cipher::Failure;
@@ -24,6 +24,7 @@ use crate::stage::{Stage, Step};
 use crate::words::cause::{Cause, Phase};
 use crate::words::event::{Event, Origin};
 use crate::words::id::Id;
+use crate::words::op::Completed;
 
 /// Events that do not come from completions.
 pub(crate) enum Pending {
@@ -57,6 +58,8 @@ pub(crate) enum Pending {
     Detached(Box<(Id, Handle, Vec<Buf>, bool)>),
     /// A job has ended that was not at the watcher, by its place.
     Job(u32, Box<Outcome>),
+    /// The watcher has refused an operation of the program.
+    Refused(Box<Completed>),
     /// What another thread has sent, and what it has asked for behind that.
     Message(Message),
     Command(Command),
@@ -367,6 +370,7 @@ impl<S: Default> Engine<S> {
                 self.look_into_inbox();
                 None
             }
+            OPS..SENDS => self.op_completed(watcher, index - OPS, completion),
             SENDS..JOBS => {
                 let failed = completion.error_kind();
                 self.send_completed(watcher, index - SENDS, completion.take_buf().len(), failed);
@@ -378,6 +382,7 @@ impl<S: Default> Engine<S> {
             }
             LAST_JOBS => {
                 self.give_up_last_jobs();
+                self.give_up_ops(watcher);
                 None
             }
             WORK.. if index < WORK + MOST => {
@@ -479,6 +484,7 @@ impl<S: Default> Engine<S> {
                         return Some(event);
                     }
                 }
+                Pending::Refused(completed) => return Some(Event::Completed(*completed)),
                 Pending::Message(message) => {
                     self.told.posted -= 1;
                     return Some(Event::Message { message });

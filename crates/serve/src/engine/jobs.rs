@@ -376,11 +376,11 @@ impl<S> Engine<S> {
         dropped.into_iter().for_each(|job| discard((job.op, job.then)));
     }
 
-    /// Whether a shutdown waits for jobs that must run.
+    /// Whether a shutdown waits for jobs that must run, or for operations of the program.
     pub(crate) fn waits_for_last_jobs(&self) -> bool {
-        self.jobs.count > 0
-            && !self.jobs.gave_up
-            && self.jobs.queues.iter().flatten().any(Queue::must_run)
+        let must_run =
+            || self.jobs.count > 0 && self.jobs.queues.iter().flatten().any(Queue::must_run);
+        !self.jobs.gave_up && (self.work.ops.work > 0 || must_run())
     }
 
     /// The last connection has ended: begins the time that its jobs still have.

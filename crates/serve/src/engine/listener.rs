@@ -525,6 +525,7 @@ impl<S> Engine<S> {
         self.note_clock(watcher);
         self.send_datagrams(watcher);
         self.submit_jobs(watcher);
+        self.submit_ops(watcher);
         for request in std::mem::take(&mut self.work.wanted) {
             match request {
                 Request::Tick(span) => {

@@ -18,7 +18,7 @@
 //! options.rs   options of sockets
 //! remote.rs    what other threads have asked for
 //! deadlines.rs deadlines of single connections          stream.rs  connections as values
-//! jobs.rs      work of connections, off the loop
+//! jobs.rs      work of connections, off the loop      ops.rs  operations of the program
 //! sweep.rs     limits of time, and the budget of bytes    limit.rs  limits that the program sets
 //! peer.rs      the end of a peer that is not read
 //! charges.rs   what the program holds for connections
@@ -45,6 +45,7 @@ mod limit;
 mod linger;
 pub(crate) mod listener;
 mod moves;
+mod ops;
 mod options;
 mod output;
 mod overflow;
@@ -84,6 +85,7 @@ use crate::parts::flights::Flights;
 use crate::parts::idle::IdleClock;
 use crate::parts::jobs::JobTable;
 use crate::parts::moves::{Move, Moved};
+use crate::parts::ops::OpTable;
 use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
 use crate::parts::table::{ABORT, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
@@ -200,6 +202,8 @@ struct ToDo {
     fresh: Vec<(u32, Buf)>,
     /// Connections that have more to do.
     dirty: Vec<Id>,
+    /// The operations of the program.
+    ops: OpTable,
     /// What else there is, and whether there is something.
     wanted: Vec<Request>,
     requests: bool,
@@ -292,6 +296,8 @@ const WORK: u32 = 0xfe00_0000;
 const LISTENERS: u32 = 0xfff0_0000;
 /// And those of datagrams that sessions send.
 const SENDS: u32 = 0x4000_0000;
+/// And those of the program's operations.
+const OPS: u32 = 0x2000_0000;
 
 /// Engines of this process so far: each has tokens of its own.
 static ENGINES: AtomicU32 = AtomicU32::new(0);

@@ -187,6 +187,7 @@ impl<S> Engine<S> {
         self.clocks.deadlines.trim();
         self.clocks.allowances.trim();
         self.jobs.trim();
+        self.work.ops.trim();
         self.udp.sessions.trim();
         trim(&mut self.udp.datagrams.outbox);
         trim(&mut self.leaving.moves);

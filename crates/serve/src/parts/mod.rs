@@ -11,6 +11,7 @@ pub(crate) mod idle;
 pub(crate) mod jobs;
 pub(crate) mod kept;
 pub(crate) mod moves;
+pub(crate) mod ops;
 pub(crate) mod output;
 pub(crate) mod pressure;
 pub(crate) mod proxy;

@@ -17,6 +17,7 @@ use crate::words::cause::Cause;
 use crate::words::event::Origin;
 use crate::words::id::Id;
 use crate::words::job::JobError;
+use crate::words::op::Completed;
 
 /// The callbacks of a server. Each loop has a handler of its own, which stays on its thread.
 ///
@@ -168,6 +169,13 @@ pub trait Handler: Sized {
 
     /// Another thread has sent a [message](Remote::post) to this loop. The default drops it.
     fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
+        Action::None
+    }
+
+    /// An operation of [`Engine::submit`] has ended, or has made one of several completions. It
+    /// belongs to no connection: [`Context::conn`] finds the one that waits for it, if it has not
+    /// ended. If this panics, no connection ends.
+    fn completed(&mut self, server: &mut Context<'_, Self::State>, ended: Completed) -> Action {
         Action::None
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass::driver::{Driver, Visit, discard};
-use windlass::{Address, Buf, Completion, Completions, Message, Op, Ticket, Watcher};
+use windlass::{Address, Buf, Completion, Completions, Message, Ticket, Watcher};
 
 use super::action::{Action, act};
 use super::conn::{Conn, Context};
@@ -204,26 +204,6 @@ impl<H: Handler> ServerLoop<H> {
         }
         // What other threads have written meanwhile has its callbacks in the next turn.
         self.engine.come_again(watcher);
-    }
-
-    /// The server is over, and its counts no longer change. False if another loop has handed a
-    /// connection over meanwhile, which this loop still serves.
-    #[cold]
-    fn finish<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> bool {
-        if !self.engine.close_inbox() {
-            return false;
-        }
-        if !std::mem::replace(&mut self.is_over, true) {
-            self.engine.log(LogEvent::ShutdownEnded { unfinished: self.unfinished.len() });
-        }
-        self.engine.refuse_all();
-        if let Some(timer) = self.grace_timer.take() {
-            watcher.cancel(timer);
-        }
-        if !self.signals.outlives {
-            self.signals.give_back(watcher);
-        }
-        true
     }
 
     /// Waits for completions and serves them, until the server has shut down.
@@ -462,6 +442,9 @@ impl<H: Handler> ServerLoop<H> {
                 self.call(id.index(), |h, c| h.job_failed(c, error));
             }
             Event::Tick => self.tick(),
+            Event::Completed(ended) => {
+                self.call_without(|handler, context| handler.completed(context, ended));
+            }
             Event::AcceptFailed { listener, error } => {
                 self.call_without(|handler, context| {
                     handler.accept_failed(context, listener, error)
@@ -592,75 +575,9 @@ impl<H: Handler> ServerLoop<H> {
         self.engine.carry_out(watcher, index);
     }
 
-    /// Begins the shutdown: no more accepts, and every connection closes when its output is out.
-    /// With a [grace](crate::Server::grace) they close after it, or with the second call.
-    pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
-        self.stops = true;
-        if std::mem::replace(&mut self.stopping, true) {
-            return self.close_all();
-        }
-        // Every loop shuts down. This one may be the first to know.
-        self.remote.shutdown();
-        self.engine.stop_listening(watcher);
-        self.descriptor_shortages = watcher.counters().descriptor_shortages;
-        self.engine.log(LogEvent::ShutdownBegun {
-            connections: self.engine.len(),
-            descriptor_shortages: self.descriptor_shortages,
-        });
-        let mut is_told = false;
-        self.guarded(|this| {
-            if !std::mem::replace(&mut is_told, true) {
-                this.call_without(|handler, context| handler.stopping(context));
-            }
-        });
-        if !self.grace.is_zero() {
-            let timer = watcher.submit(Op::timer(self.grace).token(OWN));
-            self.grace_timer = timer.ok();
-            // It completes behind the connections that were accepted before the listeners closed.
-            self.last_accepts = watcher.submit(Op::nop().token(OWN)).ok();
-        }
-        if self.grace_timer.is_none() {
-            self.close_all();
-        }
-    }
-
-    /// Refuses connections, and closes those that are open.
-    fn close_all(&mut self) {
-        self.engine.refuse_all();
-        let mut is_told = false;
-        self.guarded(|this| {
-            if !std::mem::replace(&mut is_told, true) {
-                this.call_without(|handler, context| handler.grace_over(context));
-            }
-        });
-        let ids: Vec<Id> = self.engine.ids().collect();
-        for id in ids {
-            self.engine.close_as(id, Cause::Shutdown);
-        }
-    }
-
     /// Reaches the connections of all loops, from any thread.
     pub fn remote(&self) -> Remote {
         self.remote.clone()
-    }
-
-    /// Whether the server has shut down, has called `closed` for every connection, and has sent its
-    /// datagrams and farewells. It waits for the jobs of
-    /// [`Engine::must_execute`](crate::Engine::must_execute), for at most
-    /// [`Limits::close`](crate::Limits::close) after the last connection has ended.
-    pub fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Whether nothing is left to do. Then the next step ends the loop.
-    fn has_ended(&self) -> bool {
-        self.stopping
-            && self.last_accepts.is_none()
-            && self.engine.is_empty()
-            && !self.engine.has_events()
-            && !self.engine.sends_datagrams()
-            && !self.engine.says_farewells()
-            && !self.engine.waits_for_last_jobs()
     }
 
     /// The handler.
@@ -681,6 +598,7 @@ impl<H: Handler> ServerLoop<H> {
             panics: self.panics,
             thread_errors: 0,
             unfinished_jobs: self.engine.jobs(),
+            unfinished_operations: self.engine.unfinished_operations(),
             descriptor_shortages: self.descriptor_shortages,
             unfinished: self.unfinished.clone(),
         }
@@ -693,5 +611,6 @@ impl<H: Handler> std::fmt::Debug for ServerLoop<H> {
     }
 }
 
+mod shutdown;
 #[cfg(test)]
 mod tests;

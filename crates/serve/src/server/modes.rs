@@ -291,10 +291,13 @@ impl<H: Handler, F: Fn(usize) -> H + Sync> Common<'_, F> {
                 return Err((None, Some(running.engine().next_id())));
             };
             if count == 0 && until.is_some_and(|until| until <= watcher.update_now()) {
-                // Jobs that must run would be lost with the thread, and so would what has come
-                // meanwhile. What comes from now on is refused.
+                // Jobs that must run and operations would be lost with the thread, and so would
+                // what has come meanwhile. What comes from now on is refused.
                 let engine = running.engine();
-                if engine.jobs() == 0 && engine.close_inbox_unless(|_| true) {
+                if engine.jobs() == 0
+                    && !engine.waits_for_last_jobs()
+                    && engine.close_inbox_unless(|_| true)
+                {
                     threads.lose(number, Some(engine.next_id()));
                     break;
                 }

@@ -20,6 +20,9 @@ pub struct Report {
     /// Jobs that had not ended: a shutdown has left them to themselves. The drop of a loop's
     /// watcher waits one second for them.
     pub unfinished_jobs: usize,
+    /// Operations of [`Engine::submit`](crate::Engine::submit) that do something, and that the
+    /// shutdown has not waited for any longer: they were cancelled, and may or may not be done.
+    pub unfinished_operations: usize,
     /// How often an accept found no descriptor left. The watcher ends a connection that it cannot
     /// accept. The figure is [`Counters::descriptor_shortages`] of the loops' watchers when the
     /// shutdown begins, and 0 before.
@@ -52,6 +55,7 @@ impl Report {
         self.panics += other.panics;
         self.thread_errors += other.thread_errors;
         self.unfinished_jobs += other.unfinished_jobs;
+        self.unfinished_operations += other.unfinished_operations;
         self.descriptor_shortages += other.descriptor_shortages;
         self.unfinished.extend(other.unfinished);
     }

@@ -66,8 +66,31 @@ pub struct Counters {
     pub handshakes: TlsHandshakes,
     /// [Jobs](Engine::execute), by their end.
     pub jobs: Jobs,
+    /// Operations of [`Engine::submit`], by their end.
+    pub operations: OpEnds,
     /// Connections that have ended, by their cause.
     pub ends: Ends,
+}
+
+/// Operations of [`Engine::submit`], by their end. Those that are in flight have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpEnds {
+    /// Operations that have made their last completion.
+    pub done: u64,
+    /// Operations that the watcher has refused.
+    pub refused: u64,
+    /// Operations that a shutdown or [`Engine::end`] has not waited for.
+    pub dropped: u64,
+}
+
+impl OpEnds {
+    /// Adds the counts of another engine.
+    fn add(&mut self, other: &OpEnds) {
+        self.done += other.done;
+        self.refused += other.refused;
+        self.dropped += other.dropped;
+    }
 }
 
 /// Handshakes of TLS, by their end. Those that have begun and have no end are under way.
@@ -161,6 +184,7 @@ impl Counters {
         self.stale_writes += other.stale_writes;
         self.handshakes.add(&other.handshakes);
         self.jobs.add(&other.jobs);
+        self.operations.add(&other.operations);
         let (ends, others) = (&mut self.ends, &other.ends);
         ends.eof += others.eof;
         ends.closed += others.closed;

@@ -11,6 +11,7 @@ use crate::Engine;
 use crate::words::cause::{Cause, Phase};
 use crate::words::id::Id;
 use crate::words::job::JobError;
+use crate::words::op::Completed;
 
 /// Something that has happened on an engine's connections.
 ///
@@ -165,6 +166,8 @@ pub enum Event<S> {
         /// Why.
         error: JobError,
     },
+    /// An operation of [`Engine::submit`] has ended, or has made one of several completions.
+    Completed(Completed),
     /// An accept has failed. The listener accepts again after 100 ms.
     AcceptFailed {
         /// The number of the listener, which [`listen`](Engine::listen) has returned.

@@ -9,5 +9,6 @@ pub(crate) mod id;
 pub(crate) mod job;
 pub(crate) mod limits;
 pub(crate) mod networks;
+pub(crate) mod op;
 pub(crate) mod proxy;
 pub(crate) mod refused;

@@ -6,6 +6,7 @@ use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::{ConnectOptions, ListenOptions};
 use windlass::sim::Sim;
 use windlass::{Address, Completion, Completions, Handle, Source, Watcher};
+use windlass_serve::ops::Completed;
 use windlass_serve::{Cause, Config, Engine, Event, Id, Limits, Phase};
 
 use super::turns::Turns;
@@ -24,6 +25,8 @@ pub struct Loop<D: Driver> {
     pub opened: Vec<Id>,
     /// The descriptors of connections that were detached.
     pub handles: Vec<Handle>,
+    /// The operations of the test that have ended.
+    pub completed: Vec<Completed>,
     /// Completions that are not the engine's.
     pub foreign: Vec<Completion>,
 }
@@ -43,7 +46,8 @@ impl<D: Driver> Loop<D> {
         let address = watcher.local_address(listener).expect("its address");
         let (told, ends, opened) = (Vec::new(), Vec::new(), Vec::new());
         let (heard, handles, foreign) = (Vec::new(), Vec::new(), Vec::new());
-        Loop { watcher, engine, address, told, heard, ends, opened, handles, foreign }
+        let completed = Vec::new();
+        Loop { watcher, engine, address, told, heard, ends, opened, handles, completed, foreign }
     }
 
     /// A socket that connects to the engine.
@@ -79,6 +83,10 @@ impl<D: Driver> Loop<D> {
                 Event::Detached { handle, .. } => {
                     self.handles.push(handle);
                     "detached"
+                }
+                Event::Completed(ended) => {
+                    self.completed.push(ended);
+                    "completed"
                 }
                 Event::Tick => "tick",
                 Event::Drained { .. } => "drained",
