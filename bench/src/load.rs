@@ -10,9 +10,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::arguments::{Arguments, invalid};
-
-/// Prime, so that no length of a message divides it: a byte at the wrong place is another byte.
-const PERIOD: usize = 65_521;
+use crate::pattern::{self, PERIOD};
 
 /// `load pingpong|storm|hold --port N --connections N --size N --seconds S`
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
@@ -97,12 +95,11 @@ impl Clients {
             let mut socket = TcpStream::connect(address)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut socket, Token(index), interest)?;
-            let start = index * 31 % PERIOD;
+            let start = pattern::start(index);
             let since = Instant::now();
             clients.push(Client { socket, start, sent: 0, echoed: 0, since });
         }
-        let byte = |at: usize| (at % PERIOD).wrapping_mul(0x9E37_79B1).to_be_bytes()[4];
-        let pattern = (0..PERIOD + size).map(byte).collect();
+        let pattern = pattern::of(size);
         Ok(Clients { poll, clients, size, pattern, space: vec![0; size.max(64 << 10)] })
     }
 

@@ -13,6 +13,10 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- datagrams [--runs 7] [--seconds 0.5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- tls [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml --features http,ntex -- http [--runs 5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- http-files [--runs 5] [--seconds 1]
+//! cargo run --release --manifest-path bench/Cargo.toml --features http -- http-client [--runs 5]
+//! cargo run --release --manifest-path bench/Cargo.toml -- http-proxy [--runs 5] [--seconds 1]
+//! cargo run --release --manifest-path bench/Cargo.toml -- blocks [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -25,16 +29,20 @@
 
 mod allocations;
 mod arguments;
+mod clients;
 mod datagrams;
+mod get_load;
 mod histogram;
 mod http_load;
 mod listeners;
 mod load;
 mod machine;
+mod pattern;
 mod peers;
 mod plot;
 mod process;
 mod rounds;
+mod served;
 mod servers;
 mod stats;
 mod suites;
@@ -64,6 +72,16 @@ const USAGE: &str = "usage:
                                                       TLS beside a raw loop on rustls
   http  [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       HTTP beside a raw loop with httparse
+  http-files [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      files beside nginx and raw loops
+  http-client [--runs N] [--requests N] [--only NAME,NAME] [--connections N]
+                                                      HTTP clients beside a raw loop with httparse
+  http-proxy [--runs N] [--seconds S] [--only NAME,NAME]
+                                                      HTTP proxies: haproxy, nginx
+  http-files-counts, http-client-counts, http-proxy-counts [--only NAME,NAME]
+                                                      instructions and system calls per request
+  blocks [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      blocks of a large file beside libuv's pool
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -83,12 +101,21 @@ fn main() -> ExitCode {
         "datagrams" => suites::datagrams::run(&mut arguments),
         "tls" => suites::tls::run(&mut arguments),
         "http" => suites::http::run(&mut arguments),
+        "http-files" => suites::http_files::run(&mut arguments),
+        "http-files-counts" => suites::http_files::counts(&mut arguments),
+        "http-client" => suites::http_client::run(&mut arguments),
+        "http-client-counts" => suites::http_client::counts(&mut arguments),
+        "http-proxy" => suites::http_proxy::run(&mut arguments),
+        "http-proxy-counts" => suites::http_proxy::counts(&mut arguments),
+        "blocks" => suites::blocks::run(&mut arguments),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.
         "serve" => servers::serve(&mut arguments),
         "load" => load::run(&mut arguments),
         "tls-load" => tls_load::run(&mut arguments),
+        "get-load" => get_load::run(&mut arguments),
+        "client" => clients::run(&mut arguments),
         "http-load" => http_load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),

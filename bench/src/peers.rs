@@ -1,5 +1,9 @@
 //! Which servers there are, and how each is started.
 
+mod web;
+
+pub use web::{block_servers, clients, file_servers, http_proxies};
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +72,8 @@ pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
         peer("evio", go("evio-redis").map(|program| words(&[&path(program), "{port}"]))),
         peer(
             "windlass-serve",
-            example("serve_redis").map(|program| words(&[&path(program), "--port", "{port}"])),
+            example("windlass-serve", "serve_redis")
+                .map(|program| words(&[&path(program), "--port", "{port}"])),
         ),
         peer(
             "batches",
@@ -79,22 +84,26 @@ pub fn redis_servers(lines: usize, reply: &str) -> io::Result<Vec<Peer>> {
 
 /// Proxies to a port of this host; the first is the base of the ratios.
 pub fn proxies(to: u16) -> io::Result<Vec<Peer>> {
-    let haproxy = || {
-        installed("haproxy")?;
-        let config = built()?.join("haproxy.cfg");
-        let path = config.to_string_lossy().into_owned();
-        std::fs::write(config, HAPROXY).map_err(|error| error.to_string())?;
-        let port = format!("TO={to}");
-        Ok(["env", "PORT={port}", &port, "haproxy", "-f", &path].map(String::from).to_vec())
-    };
     let ours = |program: PathBuf| {
         let (program, to) = (program.to_string_lossy().into_owned(), format!("127.0.0.1:{to}"));
         [&program, "--port", "{port}", "--to", &to].map(String::from).to_vec()
     };
     Ok(vec![
-        Peer { name: "haproxy".into(), command: haproxy() },
-        Peer { name: "windlass-serve".into(), command: example("serve_proxy").map(ours) },
+        Peer { name: "haproxy".into(), command: haproxy("haproxy.cfg", HAPROXY, to) },
+        Peer {
+            name: "windlass-serve".into(),
+            command: example("windlass-serve", "serve_proxy").map(ours),
+        },
     ])
+}
+
+/// haproxy with a configuration, in which `PORT` is its port, and `TO` that of its server.
+fn haproxy(name: &str, config: &str, to: u16) -> Result<Vec<String>, String> {
+    installed("haproxy")?;
+    let path = built()?.join(name);
+    std::fs::write(&path, config).map_err(|error| error.to_string())?;
+    let (path, to) = (path.to_string_lossy().into_owned(), format!("TO={to}"));
+    Ok(["env", "PORT={port}", &to, "haproxy", "-f", &path].map(String::from).to_vec())
 }
 
 /// haproxy in TCP mode, with one thread.
@@ -125,7 +134,10 @@ pub fn modes() -> io::Result<Vec<Peer>> {
             let words = [&program, "--port", "{port}", "--mode", mode, "--threads", threads];
             words.map(String::from).to_vec()
         };
-        peers.push(Peer { name: mode.into(), command: example("nbio_echo").map(words) });
+        peers.push(Peer {
+            name: mode.into(),
+            command: example("windlass-serve", "nbio_echo").map(words),
+        });
     }
     let bare = [&ours, "serve", "raw-epoll", "{port}"].map(String::from).to_vec();
     peers.push(Peer { name: "raw epoll".into(), command: Ok(bare) });
@@ -148,7 +160,10 @@ pub fn broadcasters(size: usize, interval: usize) -> io::Result<Vec<Peer>> {
     let bare = [&ours, "serve", "broadcast", "{port}", &size, &interval].map(String::from);
     Ok(vec![
         Peer { name: "windlass".into(), command: Ok(bare.to_vec()) },
-        Peer { name: "windlass-serve".into(), command: example("serve_broadcast").map(serve) },
+        Peer {
+            name: "windlass-serve".into(),
+            command: example("windlass-serve", "serve_broadcast").map(serve),
+        },
     ])
 }
 
@@ -315,12 +330,12 @@ fn installed(name: &str) -> Result<(), String> {
     }
 }
 
-/// Builds an example of windlass-serve.
-fn example(name: &str) -> Result<PathBuf, String> {
+/// Builds an example of a package.
+fn example(package: &str, name: &str) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples");
     let mut build = Command::new("cargo");
-    build.args(["build", "--release", "-p", "windlass-serve", "--example", name]);
+    build.args(["build", "--release", "-p", package, "--example", name]);
     run(build.current_dir(root).arg("--target-dir").arg(&target))?;
     Ok(target.join("release/examples").join(name))
 }

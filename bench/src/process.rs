@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::{CommandExt, parent_id};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -181,19 +181,27 @@ impl Drop for Holding {
     }
 }
 
-/// This program as another process, which answers each line that it is told with a line. Dropping
-/// it ends it.
+/// Another process, which answers each line that it is told with a line. Dropping it ends it.
 pub struct Talking {
     child: Child,
-    input: ChildStdin,
+    input: Option<ChildStdin>,
     lines: mpsc::Receiver<io::Result<String>>,
 }
 
 impl Talking {
+    /// Starts this program with these words.
     pub fn start(cpu: usize, words: &[String]) -> io::Result<Talking> {
-        let mut child =
-            ourselves(cpu, words)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().expect("it is piped");
+        Talking::spawn(ourselves(cpu, words)?)
+    }
+
+    /// Starts another program: the first of these words.
+    pub fn start_program(cpu: usize, words: &[String]) -> io::Result<Talking> {
+        Talking::spawn(pinned(cpu, Path::new(&words[0]), &words[1..])?)
+    }
+
+    fn spawn(mut command: Command) -> io::Result<Talking> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let (tell, lines) = mpsc::channel();
         // A thread reads, because a pipe has no timeout.
@@ -206,7 +214,19 @@ impl Talking {
     }
 
     pub fn tell(&mut self, line: &str) -> io::Result<()> {
-        writeln!(self.input, "{line}")
+        writeln!(self.input.as_mut().expect("it has not been ended"), "{line}")
+    }
+
+    /// Processor time of all its threads so far.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        cpu_time_of(self.id())
+    }
+
+    /// Lets it end, as nothing more is told, and returns when it has.
+    pub fn end(mut self) -> io::Result<()> {
+        self.input = None;
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) }
     }
 
     /// The next line, which comes within this time.
@@ -223,6 +243,50 @@ impl Drop for Talking {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// strace(1), which counts the system calls of a process.
+pub struct Strace {
+    child: Child,
+    counts: PathBuf,
+}
+
+impl Strace {
+    /// Returns when it counts.
+    pub fn attach(process: u32) -> io::Result<Strace> {
+        let counts = std::env::temp_dir().join(format!("strace.{process}"));
+        let mut child = Command::new("strace")
+            .args(["-f", "-c", "-U", "name,calls", "-o"])
+            .arg(&counts)
+            .args(["-p", &process.to_string()])
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let mut says = BufReader::new(child.stderr.take().expect("it is piped"));
+        says.read_line(&mut line)?;
+        // It says more when there are more threads, and must not find the pipe closed.
+        thread::spawn(move || io::copy(&mut says, &mut io::sink()));
+        if line.contains("attached") {
+            Ok(Strace { child, counts })
+        } else {
+            Err(io::Error::other(line))
+        }
+    }
+
+    /// The calls by name, the most frequent first.
+    pub fn end(mut self) -> io::Result<Vec<(String, u64)>> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
+        self.child.wait()?;
+        let text = fs::read_to_string(&self.counts)?;
+        fs::remove_file(&self.counts)?;
+        let row = |line: &str| {
+            let (name, count) = line.split_once(char::is_whitespace)?;
+            Some((name.to_owned(), count.trim().parse().ok()?)).filter(|_| name != "total")
+        };
+        let mut calls: Vec<(String, u64)> = text.lines().filter_map(row).collect();
+        calls.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Ok(calls)
     }
 }
 

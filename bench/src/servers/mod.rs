@@ -5,6 +5,8 @@ mod batches;
 mod broadcast;
 mod compio;
 mod datagrams;
+mod file_floor;
+mod http_answers;
 mod http_floor;
 #[cfg(feature = "http")]
 mod http_peers;
@@ -12,7 +14,7 @@ mod mio;
 mod monoio;
 #[cfg(feature = "ntex")]
 mod ntex;
-mod raw_epoll;
+pub mod raw_epoll;
 mod raw_tls;
 mod raw_uring;
 mod threads;
@@ -24,6 +26,7 @@ mod windlass_web;
 
 use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{self, Backlog};
@@ -50,6 +53,18 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             let how: String = arguments.require("way to serve")?;
             arguments.end()?;
             return datagrams::serve(port, how == "batches");
+        }
+        "file-floor" | "file-floor-read" => {
+            let root: PathBuf = arguments.require("directory")?;
+            arguments.end()?;
+            let most_read = if name == "file-floor" { 0 } else { 64 << 10 };
+            return file_floor::serve(port, &root, most_read);
+        }
+        "http-answers" => {
+            let head: String = arguments.require("kind of head")?;
+            let body = arguments.require("number of bytes")?;
+            arguments.end()?;
+            return http_answers::serve(port, &head, body);
         }
         "raw-tls" | "windlass-tls" => {
             let certificate: String = arguments.require("certificate")?;

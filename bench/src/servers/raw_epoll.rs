@@ -11,14 +11,24 @@ use std::os::fd::{AsRawFd, RawFd};
 
 const LISTENER: u64 = u64::MAX;
 
-pub(super) fn check(result: i32) -> io::Result<i32> {
+pub fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-pub(super) fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
+pub fn add(epoll: RawFd, fd: RawFd, events: i32, key: u64) -> io::Result<()> {
     let mut event = libc::epoll_event { events: events as u32, u64: key };
     // SAFETY: see the file's header.
     check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) }).map(drop)
+}
+
+/// How many events there are; none if a debugger has interrupted the wait.
+pub fn wait(epoll: RawFd, events: &mut [libc::epoll_event]) -> io::Result<usize> {
+    // SAFETY: see the file's header.
+    match check(unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as i32, -1) }) {
+        Ok(count) => Ok(count as usize),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(error) => Err(error),
+    }
 }
 
 pub fn serve(port: u16) -> io::Result<()> {
@@ -41,11 +51,8 @@ pub(super) fn run(
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 1024];
     let mut space = vec![0_u8; 64 << 10];
     loop {
-        // SAFETY: see the file's header.
-        let count = check(unsafe {
-            libc::epoll_wait(epoll, events.as_mut_ptr(), events.len() as i32, -1)
-        })?;
-        for event in &events[..count as usize] {
+        let count = wait(epoll, &mut events)?;
+        for event in &events[..count] {
             let key = event.u64;
             if key == LISTENER {
                 accept_all(epoll, listener.as_raw_fd(), &mut unsent)?;

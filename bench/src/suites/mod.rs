@@ -1,17 +1,22 @@
 //! The measurements.
 
+pub mod blocks;
 pub mod broadcast;
 pub mod datagrams;
 pub mod echo;
 pub mod files;
 pub mod gaio;
 pub mod http;
+pub mod http_client;
+pub mod http_files;
+pub mod http_proxy;
 pub mod idle;
 pub mod million;
 pub mod modes;
 pub mod proxy;
 pub mod redis;
 pub mod tls;
+mod web;
 
 use std::io;
 
