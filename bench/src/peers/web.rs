@@ -77,10 +77,14 @@ pub fn clients(port: u16, connections: usize) -> io::Result<Vec<Peer>> {
 
 /// HTTP proxies to a port of this host; the first is the base of the ratios.
 pub fn http_proxies(to: u16) -> io::Result<Vec<Peer>> {
-    let config = NGINX_PROXY.replace("UPSTREAM", &to.to_string());
+    let (ours, to_port) = (ours()?, to.to_string());
+    let config = NGINX_PROXY.replace("UPSTREAM", &to_port);
+    let inside = |name: &str| peer(name, Ok(words(&[&ours, "serve", name, "{port}", &to_port])));
     Ok(vec![
         peer("haproxy", haproxy("haproxy-http.cfg", HAPROXY_HTTP, to)),
         peer("nginx", configured("nginx-proxy.conf.in", &config)),
+        inside("windlass-proxy"),
+        inside("windlass-proxy-uring"),
     ])
 }
 

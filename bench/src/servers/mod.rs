@@ -66,6 +66,11 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             arguments.end()?;
             return http_answers::serve(port, &head, body);
         }
+        "windlass-proxy" | "windlass-proxy-uring" => {
+            let to: u16 = arguments.require("port")?;
+            arguments.end()?;
+            return windlass_web::forward(port, to, driver(&name));
+        }
         "raw-tls" | "windlass-tls" => {
             let certificate: String = arguments.require("certificate")?;
             let key: String = arguments.require("key")?;
@@ -78,8 +83,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
     match name.as_str() {
         "raw-epoll" | "raw-epoll-again" => raw_epoll::serve(port),
         "raw-uring" => raw_uring::serve(port),
-        "windlass" => windlass::serve(port, DriverKind::Auto),
-        "windlass-uring" => windlass::serve(port, DriverKind::Uring),
+        "windlass" | "windlass-uring" => windlass::serve(port, driver(&name)),
         "windlass-serve" => windlass_serve::serve(port),
         "mio" => mio::serve(port),
         "threads" => threads::serve(port),
@@ -88,8 +92,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "compio" => compio::serve(port),
         "monoio" => monoio::serve(port),
         "http-floor" => http_floor::serve(port),
-        "windlass-web" => windlass_web::serve(port, DriverKind::Auto),
-        "windlass-web-uring" => windlass_web::serve(port, DriverKind::Uring),
+        "windlass-web" | "windlass-web-uring" => windlass_web::serve(port, driver(&name)),
         #[cfg(feature = "http")]
         "hyper" => http_peers::hyper(port),
         #[cfg(feature = "http")]
@@ -98,6 +101,11 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "ntex" => ntex::serve(port),
         other => Err(invalid(format!("{other:?} is no server"))),
     }
+}
+
+/// The driver of a server of windlass with this name.
+fn driver(name: &str) -> DriverKind {
+    if name.ends_with("-uring") { DriverKind::Uring } else { DriverKind::Auto }
 }
 
 /// A listener with a backlog that a storm of connections does not fill (std's is 128). The

@@ -5,18 +5,36 @@ use std::io;
 use std::time::Duration;
 
 use windlass::{DriverKind, Watcher};
+use windlass_web::proxy::Upstream;
 use windlass_web::{App, Limits};
 
 /// Serves until it is killed.
 pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
     windlass::fd::raise_max_open_files()?;
-    let limits = Limits::new().keep_alive(Duration::from_secs(3600)).requests(u16::MAX);
     App::new()
         .get("/", |_, _| "Hello, World!")
         .get("/plaintext", |_, _| "Hello, World!")
-        .limits(limits)
+        .limits(limits())
         .watcher(Watcher::builder().driver(driver))
         .listen(format!("127.0.0.1:{port}"))?
         .run()
         .map(drop)
+}
+
+/// Forwards all requests to the server on another port of this host.
+pub fn forward(port: u16, to: u16, driver: DriverKind) -> io::Result<()> {
+    windlass::fd::raise_max_open_files()?;
+    let upstream = format!("http://127.0.0.1:{to}");
+    Upstream::new(&upstream).map_err(io::Error::other)?;
+    App::with(move |_| Upstream::new(&upstream).expect("it has been tried"))
+        .any("/{*rest}", |upstream, q| q.forward(upstream))
+        .limits(limits())
+        .watcher(Watcher::builder().driver(driver))
+        .listen(format!("127.0.0.1:{port}"))?
+        .run()
+        .map(drop)
+}
+
+fn limits() -> Limits {
+    Limits::new().keep_alive(Duration::from_secs(3600)).requests(u16::MAX)
 }
