@@ -12,8 +12,8 @@ fn directory() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A directory with `count` files of `len` bytes, `0.txt` and so on; each starts at its own place of
-/// the pattern.
+/// A directory with `count` files of `len` bytes, `0.txt` and so on; each starts at its own place
+/// of the pattern.
 pub fn files(len: usize, count: usize) -> io::Result<PathBuf> {
     let path = directory()?.join(len.to_string());
     fs::create_dir_all(&path)?;
