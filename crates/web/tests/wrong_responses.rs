@@ -1,0 +1,232 @@
+//! Servers that answer what they should not: each call of the client has one outcome, which is the
+//! documented one, and the calls behind it find an unharmed pool. On every driver and in the
+//! simulation.
+#![allow(missing_docs)] // a test binary has no users
+
+#[path = "../../serve/tests/common/mod.rs"]
+mod common;
+mod hostile;
+
+use common::Harness;
+use hostile::{Act, GOOD, Scene, app, scene, told};
+use windlass::driver::Driver;
+use windlass_web::client::Fetch;
+
+every_driver! {
+    wrong_responses_have_one_outcome
+    a_response_may_end_at_each_byte
+}
+
+/// What the server does behind the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Stay,
+    Close,
+    Reset,
+}
+
+use Then::{Close, Reset, Stay};
+
+/// What the server says, what it does then, and what comes of the call.
+type Row = (&'static str, Then, &'static str);
+
+const ROWS: &[Row] = &[
+    // Status lines.
+    ("HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nhi", Stay, "200 hi"),
+    ("HTTP/1.1 200 \u{e9}\u{7fff}\r\nContent-Length: 2\r\n\r\nhi", Stay, "200 hi"),
+    ("HTTP/2.0 200 OK\r\n\r\n", Stay, "Version"),
+    ("HTTP/1.2 200 OK\r\n\r\n", Stay, "Version"),
+    ("HTTP/1 200 OK\r\n\r\n", Stay, "StatusLine"),
+    ("200 OK\r\n\r\n", Stay, "StatusLine"),
+    ("\r\nHTTP/1.1 200 OK\r\n\r\n", Stay, "StatusLine"),
+    ("http/1.1 200 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 99 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 099 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 1000 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 20x OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 -20 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1200 OK\r\n\r\n", Stay, "Version"),
+    ("HTTP/1.1  200 OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 200OK\r\n\r\n", Stay, "StatusLine"),
+    ("HTTP/1.1 200 O\0K\r\n\r\n", Stay, "StatusLine"),
+    ("GET / HTTP/1.1\r\n\r\n", Stay, "StatusLine"),
+    ("SSH-2.0-OpenSSH_9.6\r\n", Stay, "StatusLine"),
+    ("\x15\x03\x01\x00\x02\x02\x16", Close, "StatusLine"),
+    // Lengths.
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", Stay, "LengthRepeated"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi", Stay, "LengthRepeated"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 0x2\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2 2\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2.0\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhi", Stay, "LengthInvalid"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh", Close, "Ended"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", Close, "Ended"),
+    // Codings.
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Stay,
+        "LengthWithCoding",
+    ),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhi", Close, "CodingNotChunked"),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nhi", Close, "CodingNotChunked"),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", Stay, "CodingNotChunked"),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", Stay, "CodingNotChunked"),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", Stay, "CodingUnknown"),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        Stay,
+        "CodingRepeated",
+    ),
+    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", Stay, "CodingRepeated"),
+    ("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Stay, "CodingInVersion10"),
+    // Fields.
+    ("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n", Stay, "Folded"),
+    ("HTTP/1.1 200 OK\r\n A: b\r\nContent-Length: 0\r\n\r\n", Stay, "Folded"),
+    ("HTTP/1.1 200 OK\nContent-Length: 0\n\n", Stay, "LineEnd"),
+    ("HTTP/1.1 200 OK\r\nA: b\nContent-Length: 0\r\n\r\n", Stay, "LineEnd"),
+    ("HTTP/1.1 200 OK\r\nA: b\rContent-Length: 0\r\n\r\n", Stay, "LineEnd"),
+    ("HTTP/1.1 200 OK\r\nA: b\0\r\nContent-Length: 0\r\n\r\n", Stay, "FieldValue"),
+    ("HTTP/1.1 200 OK\r\nA: b\x7f\r\nContent-Length: 0\r\n\r\n", Stay, "FieldValue"),
+    ("HTTP/1.1 200 OK\r\nA : b\r\nContent-Length: 0\r\n\r\n", Stay, "FieldName"),
+    ("HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n", Stay, "FieldName"),
+    ("HTTP/1.1 200 OK\r\nA b: c\r\nContent-Length: 0\r\n\r\n", Stay, "FieldName"),
+    ("HTTP/1.1 200 OK\r\n: c\r\nContent-Length: 0\r\n\r\n", Stay, "FieldName"),
+    ("HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 0\r\n\r\n", Stay, "FieldName"),
+    // Statuses without a body, and interim ones.
+    ("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello", Stay, "BodyForbidden"),
+    (
+        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Stay,
+        "BodyForbidden",
+    ),
+    ("HTTP/1.1 204 No Content\r\n\r\nhello", Stay, "204 "),
+    ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nhello", Stay, "304 "),
+    ("HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\nhello", Stay, "BodyForbidden"),
+    (
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: a\r\n\r\n",
+        Stay,
+        "SwitchUnasked",
+    ),
+    (
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
+         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+        Stay,
+        "200 hi",
+    ),
+    ("HTTP/1.1 100 Continue\r\n\r\n", Close, "Ended"),
+    // More than the response. Nothing of it is the next response.
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi!", Stay, "200 hi"),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi\
+         HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad",
+        Stay,
+        "200 hi",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi\
+         HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad",
+        Stay,
+        "200 hi",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n\
+         HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad",
+        Stay,
+        "200 hi",
+    ),
+    // Ends.
+    ("", Close, "Ended"),
+    ("HTTP/1.1 200 OK\r\n\r\nhi", Close, "200 hi"),
+    ("HTTP/1.0 200 OK\r\n\r\nhi", Close, "200 hi"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Close, "200 hi"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi", Close, "200 hi"),
+    ("", Reset, "Connection"),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh", Reset, "Connection"),
+    ("HTTP/1.1 200 OK\r\n\r\nhi", Reset, "Connection"),
+];
+
+/// What is wrong with chunks.
+const CHUNKS: &[Row] = &[
+    ("0\r\n\r\n", Stay, "200 "),
+    ("2;a=b\r\nhi\r\n0\r\nX: y\r\n\r\n", Stay, "200 hi"),
+    ("0000000000000002\r\nhi\r\n0\r\n\r\n", Stay, "200 hi"),
+    ("\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("-2\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("+2\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("0x2\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("g\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    (" 2\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("10000000000000000\r\nhi\r\n0\r\n\r\n", Stay, "ChunkSize"),
+    ("2\nhi\r\n0\r\n\r\n", Stay, "LineEnd"),
+    ("2\r\nhi!\r\n0\r\n\r\n", Stay, "ChunkEnd"),
+    ("2\r\nhi0\r\n\r\n", Stay, "ChunkEnd"),
+    ("2\r\nhi\r\n0\r\nContent-Length: 5\r\n\r\n", Stay, "TrailerForbidden"),
+    ("2\r\nhi\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n", Stay, "TrailerForbidden"),
+    ("2\r\nhi\r\n0\r\nX y\r\n\r\n", Stay, "FieldName"),
+    ("2\r\nhi\r\n", Close, "Ended"),
+    ("2\r\nhi\r\n0\r\n", Close, "Ended"),
+    ("2\r\nhi\r\n0\r\n", Reset, "Connection"),
+];
+
+/// A script of these bytes.
+fn acts(bytes: &str, then: Then) -> Vec<Act> {
+    let mut acts = vec![];
+    if !bytes.is_empty() {
+        acts.push(Act::Say(bytes.into()));
+    }
+    match then {
+        Stay => {}
+        Close => acts.push(Act::Close),
+        Reset => acts.push(Act::Reset),
+    }
+    acts
+}
+
+/// One call, and then one more to the same server and to another one.
+fn check<D: Driver>(scene: &mut Scene<D>, bytes: &str, then: Then, wanted: &str) {
+    scene.script("/", acts(bytes, then));
+    let url = scene.url("/");
+    let result = scene.call(Fetch::get(url));
+    let what = bytes.get(..200).unwrap_or(bytes);
+    assert_eq!(told(&result), wanted, "{what:?}, {then:?}");
+    if result.is_err() {
+        // A connection that has failed is not kept.
+        let (last, _) = *scene.hostile.requests.last().expect("it has read the request");
+        scene.until("its end", |scene| scene.hostile.conns[last].is_over);
+    }
+    for origin in scene.origins.clone() {
+        let result = scene.call(Fetch::get(format!("{origin}/good")));
+        assert_eq!(told(&result), "200 good", "behind {what:?}, {then:?}");
+    }
+}
+
+fn wrong_responses_have_one_outcome<T: Harness>() {
+    let mut scene = scene::<T>(app());
+    for (bytes, then, wanted) in ROWS {
+        check(&mut scene, bytes, *then, wanted);
+    }
+    for (chunks, then, wanted) in CHUNKS {
+        let bytes = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        check(&mut scene, &bytes, *then, wanted);
+    }
+}
+
+fn a_response_may_end_at_each_byte<T: Harness>() {
+    let mut scene = scene::<T>(app());
+    let head = "HTTP/1.1 200 OK\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    for whole in [GOOD, chunked, "HTTP/1.1 200 OK\r\n\r\nhi"] {
+        for at in 0..whole.len() {
+            let is_until_close = whole.starts_with(head) && at >= head.len();
+            let wanted = match is_until_close {
+                true => format!("200 {}", &whole[head.len()..at]),
+                false => "Ended".to_owned(),
+            };
+            check(&mut scene, &whole[..at], Close, &wanted);
+            check(&mut scene, &whole[..at], Reset, "Connection");
+        }
+    }
+}
