@@ -138,7 +138,7 @@ const _: () = {
     send::<Handle>();
     send::<Completion>();
     send::<Builder>();
-    send::<SourceGuard>();
+    send_and_sync::<SourceGuard>();
     send_and_sync::<AlignedBuf>();
     send_and_sync::<Lease>();
     send_and_sync::<LeaseMut>();

@@ -490,6 +490,22 @@ impl SourceGuard {
         self.source
     }
 
+    /// Whether the source belongs to the watcher of a submitter. Sources of other watchers have
+    /// the same numbers.
+    ///
+    /// ```
+    /// use windlass::Watcher;
+    /// let (mut one, mut other) = (Watcher::new()?, Watcher::new()?);
+    /// let source = one.attach(std::fs::File::open("Cargo.toml")?)?;
+    /// let guard = one.guard(source);
+    /// assert!(guard.is_of(&one.submitter()));
+    /// assert!(!guard.is_of(&other.submitter()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_of(&self, submitter: &Submitter) -> bool {
+        Arc::ptr_eq(&self.submitter.shared, &submitter.shared)
+    }
+
     /// Returns the source without aborting it.
     pub fn release(mut self) -> Source {
         std::mem::replace(&mut self.source, Source::NONE)

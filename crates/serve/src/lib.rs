@@ -16,6 +16,7 @@
 //! |---|---|
 //! | a thread for each connection, or for the first ones | [`modes`] |
 //! | files | [`Conn::send_file`], [`Engine::send_file`] |
+//! | one open file for many connections | [`Conn::send_attached`], [`Engine::send_attached`] |
 //! | blocking code beside the loop | [`Conn::execute`], [`jobs`] |
 //! | opens, reads, writes and renames of files, look-ups of hosts | [`Engine::submit`], [`ops`] |
 //! | memory that the program holds for a connection | [`Conn::hold`], [`memory`] |

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::log::LogEvent;
 use crate::parts::cipher::{Session, SessionState};
-use crate::parts::files::{AHEAD, Current, PIECE};
+use crate::parts::files::{AHEAD, PIECE};
 use crate::parts::table::{CODED, ENDED, FULL, HELD};
 use crate::parts::text::Text;
 use crate::stage::Stage;
@@ -264,7 +264,7 @@ impl<S> Engine<S> {
         if let Some(mut files) = active.files.take() {
             active.unsent += files.drop_queue();
             if let Some(current) = files.current {
-                watcher.abort(current.file);
+                current.end(watcher);
             }
         }
         let has_failed = active.cause == Some(Cause::Tls);
@@ -315,17 +315,19 @@ impl<S> Engine<S> {
         let Some(active) = self.table.active_of(index) else { return false };
         let Some(files) = active.files.as_deref_mut() else { return false };
         let mark = files.mark();
-        let Some(current) = files.current.as_mut().filter(|current| !current.in_flight) else {
+        let Some(current) = files.current.as_mut().filter(|current| current.in_flight.is_none())
+        else {
             return false;
         };
         if queued > mark {
             return false; // A wait for less is in flight.
         }
         if current.at == current.end {
-            let (file, len) = (current.file, current.len);
-            files.current = None;
+            let len = current.len;
+            if let Some(sent) = files.current.take() {
+                sent.end(watcher);
+            }
             files.count -= 1;
-            watcher.abort(file); // closes it
             self.told.pending.push_back(Pending::FileSent(self.table.id(index), len));
             // What is behind it is announced to the program before it goes.
             self.dirty(index);
@@ -336,9 +338,9 @@ impl<S> Engine<S> {
         text.clear();
         text.reserve_exact(most);
         let read = Op::read_at(current.file, text, current.at).token(token);
-        current.in_flight = true;
-        if watcher.submit(read).is_err() {
-            self.fail(watcher, index, Cause::Rejected); // full tables
+        match watcher.submit(read) {
+            Ok(ticket) => current.in_flight = Some(ticket),
+            Err(_) => self.fail(watcher, index, Cause::Rejected), // full tables
         }
         false
     }
@@ -362,9 +364,10 @@ impl<S> Engine<S> {
         let (session, _) = self.entrance.transports.coder(index)?;
         let active = self.table.active_of(index)?;
         let files = active.files.as_deref_mut()?;
-        let is_it = |current: &&mut Current| current.file == completion.source && current.in_flight;
-        let current = files.current.as_mut().filter(is_it)?;
-        current.in_flight = false;
+        // Another connection may have had the place, and the same file.
+        let read = Some(completion.ticket());
+        let current = files.current.as_mut().filter(|current| current.in_flight == read)?;
+        current.in_flight = None;
         let failed = completion.error_kind();
         let text = completion.take_buf();
         let most = usize::try_from(current.end - current.at).unwrap_or(usize::MAX);

@@ -9,14 +9,15 @@
 //! no byte takes the place of what is missing if the file turns out to be shorter.
 
 use std::fs::File;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
 
 use windlass::driver::Driver;
-use windlass::{Buf, Completion, ErrorKind, Op, Refusal as Reason, Source, Watcher};
+use windlass::{Buf, Completion, ErrorKind, Op, Refusal as Reason, Source, SourceGuard, Watcher};
 
 use crate::engine::Engine;
 use crate::engine::events::Pending;
-use crate::parts::files::{Current, Files, Piece};
+use crate::parts::files::{Current, Files, Piece, SentFile};
 use crate::parts::table::CODED;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -26,6 +27,9 @@ use crate::words::refused::{Refusal, Refused};
 
 /// The most bytes of one operation: an operation takes fewer than 2 GiB.
 const MOST_SENT: u64 = 1 << 30;
+
+/// Beyond the last byte that an operation on a file can name.
+const END_OF_FILES: u64 = (1 << 61) - 1;
 
 impl<S> Engine<S> {
     /// Sends a part of a file, in its place among the writes of the connection: behind those before
@@ -84,11 +88,114 @@ impl<S> Engine<S> {
     ) -> Result<(), Refused<File>> {
         match self.may_send_file(id, &file, &range) {
             Ok((begin, end)) => {
-                self.queue_file(id.index(), file, begin, end);
+                self.queue_file(id.index(), SentFile::Own(file), begin, end);
                 Ok(())
             }
             Err(reason) => Err(Refused { value: file, reason }),
         }
+    }
+
+    /// Sends a part of a file that is attached to the engine's watcher: as
+    /// [`send_file`](Engine::send_file), for a file that many connections send. A file that
+    /// [`submit`](Engine::submit) has opened is attached, and so is one of
+    /// [`Watcher::guard`]. The call costs no system call, and the send one of sendfile(2), or a few
+    /// if the socket is slow.
+    ///
+    /// The engine holds the file until the part is sent, or the connection has ended. The file is
+    /// closed when the last [`Arc`] is dropped. It works in a simulation, with the files of its
+    /// disk.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use windlass::fs::OpenOptions;
+    /// use windlass::{Buf, Op, SourceGuard};
+    /// use windlass_serve::ops::Completed;
+    /// use windlass_serve::{Action, Conn, Context, Handler};
+    ///
+    /// /// Opens a file once, and sends its first line to each connection that asks.
+    /// struct Line {
+    ///     file: Option<Arc<SourceGuard>>,
+    /// }
+    ///
+    /// impl Handler for Line {
+    ///     type State = ();
+    ///     fn serving(&mut self, s: &mut Context<'_, ()>, _: &[windlass::Address]) -> Action {
+    ///         s.engine().submit(Op::open("Cargo.toml", OpenOptions::new().read(true)));
+    ///         Action::None
+    ///     }
+    ///     fn completed(&mut self, _: &mut Context<'_, ()>, ended: Completed) -> Action {
+    ///         self.file = ended.file.ok().flatten().map(Arc::new);
+    ///         Action::None
+    ///     }
+    ///     fn data(&mut self, c: &mut Conn<'_, ()>, _: Buf) -> Action {
+    ///         let Some(file) = &self.file else { return Action::Close };
+    ///         match c.send_attached(file, 0..9) {
+    ///             Ok(()) => Action::None,
+    ///             Err(_) => Action::Close, // `Limits::files` files wait
+    ///         }
+    ///     }
+    ///     // The file is sent.
+    ///     fn postwrite(&mut self, _: &mut Conn<'_, ()>, _: usize, _: usize) -> Action {
+    ///         Action::Shutdown
+    ///     }
+    /// }
+    /// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let address = listener.local_addr()?;
+    /// # let client = std::thread::spawn(move || {
+    /// #     use std::io::{Read, Write};
+    /// #     loop {
+    /// #         let mut client = std::net::TcpStream::connect(address).unwrap();
+    /// #         client.write_all(b"please").unwrap();
+    /// #         let mut heard = String::new();
+    /// #         client.read_to_string(&mut heard).unwrap();
+    /// #         if !heard.is_empty() { // the file was open
+    /// #             return heard;
+    /// #         }
+    /// #     }
+    /// # });
+    /// # windlass_serve::Server::new(|_| Line { file: None }).listener(listener).run()?;
+    /// # assert_eq!(client.join().unwrap(), "[package]");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`send_file`](Engine::send_file), with these differences:
+    ///
+    /// - [`Refusal::File`]: the range ends before it begins, or beyond 2^61 - 1. The engine does
+    ///   not ask for the length of the file. If the file is shorter, the connection ends with
+    ///   [`Cause::FileEnded`], and its peer gets a reset.
+    /// - [`Refusal::Elsewhere`]: the file is attached to another watcher. A connection that has
+    ///   [moved](crate::Conn::move_to_loop) opens it again. (If the engine has not seen its watcher
+    ///   yet, the connection ends with [`Cause::Rejected`] instead.)
+    /// - [`Refusal::Unsupported`]: the connection is a session.
+    ///
+    /// If the source is no file, or was closed by other code, the connection ends with
+    /// [`Cause::Rejected`].
+    pub fn send_attached(
+        &mut self,
+        id: Id,
+        file: &Arc<SourceGuard>,
+        range: Range<u64>,
+    ) -> Result<(), Refusal> {
+        self.may_send_range(id)?;
+        if range.start > range.end || range.end >= END_OF_FILES {
+            return Err(Refusal::File);
+        }
+        if self.work.submitter.as_ref().is_some_and(|own| !file.is_of(own)) {
+            return Err(Refusal::Elsewhere);
+        }
+        self.queue_file(id.index(), SentFile::Shared(Arc::clone(file)), range.start, range.end);
+        Ok(())
+    }
+
+    /// Whether a file is attached to this watcher.
+    pub(crate) fn is_of_watcher<D: Driver>(
+        &mut self,
+        watcher: &mut Watcher<D>,
+        file: &SourceGuard,
+    ) -> bool {
+        file.is_of(self.work.submitter.get_or_insert_with(|| watcher.submitter()))
     }
 
     /// The bounds of a part of a file, if the connection takes it.
@@ -98,22 +205,9 @@ impl<S> Engine<S> {
         file: &File,
         range: &impl RangeBounds<u64>,
     ) -> Result<(u64, u64), Refusal> {
-        if !self.table.lives(id) {
-            return Err(Refusal::Stale);
-        }
-        let index = id.index();
-        if self.table.session(id).is_some() || self.work.has_files == Some(false) {
+        self.may_send_range(id)?;
+        if self.work.has_files == Some(false) {
             return Err(Refusal::Unsupported);
-        }
-        self.may_write(index, 0)?;
-        // Its bytes would be among the plain ones.
-        let is_plain = self.files_of(index).is_some_and(|files| !files.is_coded);
-        let is_coded = self.table.place(index).flags & CODED != 0;
-        if self.is_upgrading(index) || is_coded && is_plain {
-            return Err(Refusal::Tls);
-        }
-        if self.files_of(index).is_some_and(|files| files.count >= self.config.limits.files) {
-            return Err(Refusal::Files);
         }
         let metadata = file.metadata().map_err(|_| Refusal::File)?;
         if !metadata.is_file() {
@@ -135,7 +229,29 @@ impl<S> Engine<S> {
         }
     }
 
-    fn queue_file(&mut self, index: u32, file: File, begin: u64, end: u64) {
+    /// Whether the connection takes a further part of a file.
+    fn may_send_range(&mut self, id: Id) -> Result<(), Refusal> {
+        if !self.table.lives(id) {
+            return Err(Refusal::Stale);
+        }
+        let index = id.index();
+        if self.table.session(id).is_some() {
+            return Err(Refusal::Unsupported);
+        }
+        self.may_write(index, 0)?;
+        // Its bytes would be among the plain ones.
+        let is_plain = self.files_of(index).is_some_and(|files| !files.is_coded);
+        let is_coded = self.table.place(index).flags & CODED != 0;
+        if self.is_upgrading(index) || is_coded && is_plain {
+            return Err(Refusal::Tls);
+        }
+        if self.files_of(index).is_some_and(|files| files.count >= self.config.limits.files) {
+            return Err(Refusal::Files);
+        }
+        Ok(())
+    }
+
+    fn queue_file(&mut self, index: u32, file: SentFile, begin: u64, end: u64) {
         let is_coded = self.table.place(index).flags & CODED != 0;
         if is_coded {
             self.queue_text(index);
@@ -279,19 +395,31 @@ impl<S> Engine<S> {
                 files.queue.pop_front();
                 files.count -= 1;
                 self.told.pending.push_back(Pending::FileSent(self.table.id(index), 0));
-                true
+                // What is behind it is announced to the program before it goes.
+                self.dirty(index);
+                false
             }
             Some(Piece::File(..)) => {
                 let Some(Piece::File(file, begin, end)) = files.queue.pop_front() else {
                     return false;
                 };
-                let Ok(file) = watcher.attach(file) else {
+                let (file, shared) = match file {
+                    SentFile::Own(file) => (watcher.attach(file).ok(), None),
+                    SentFile::Shared(file) if self.is_of_watcher(watcher, &file) => {
+                        (Some(file.source()), Some(file))
+                    }
+                    SentFile::Shared(_) => (None, None),
+                };
+                let Some(file) = file else {
                     self.fail(watcher, index, Cause::Rejected);
                     return false;
                 };
-                let (len, from, in_flight) = (end - begin, begin, false);
-                let text = Buf::default();
-                files.current = Some(Current { file, len, end, from, at: begin, in_flight, text });
+                let (len, from, at) = (end - begin, begin, begin);
+                let (in_flight, text) = (None, Buf::default());
+                let current = Current { file, shared, len, end, from, at, in_flight, text };
+                if let Some(files) = self.activate(index).files.as_deref_mut() {
+                    files.current = Some(current);
+                }
                 true
             }
         }
@@ -302,18 +430,20 @@ impl<S> Engine<S> {
         let (source, token) = (self.table.place(index).source, self.token(index));
         let Some(active) = self.table.active_of(index) else { return false };
         let Some(files) = active.files.as_deref_mut() else { return false };
-        let Some(current) = files.current.as_mut().filter(|current| !current.in_flight) else {
+        let Some(current) = files.current.as_mut().filter(|current| current.in_flight.is_none())
+        else {
             return false;
         };
         let len = (current.end - current.at).min(MOST_SENT);
         let op = Op::send_file(source, current.file, current.at, len as usize).token(token);
-        if watcher.submit(op).is_err() {
+        let Ok(ticket) = watcher.submit(op) else {
             // Full tables, an ended source, or a simulation.
             self.fail(watcher, index, Cause::Rejected);
             return false;
-        }
+        };
         files.rest = files.rest.saturating_sub(len);
-        (current.from, current.at, current.in_flight) = (current.at, current.at + len, true);
+        (current.from, current.at) = (current.at, current.at + len);
+        current.in_flight = Some(ticket);
         false
     }
 
@@ -331,19 +461,19 @@ impl<S> Engine<S> {
         let active = self.table.active_of(index)?;
         let files = active.files.as_deref_mut()?;
         let current = files.current.as_mut()?;
-        current.in_flight = false;
+        current.in_flight = None;
         let sent = current.from + completion.bytes() as u64;
         let (failed, is_whole) = (completion.error_kind(), sent == current.at);
         if failed.is_none() && is_whole && current.at < current.end && !fails {
             return None;
         }
-        let (file, len, unsent) = (current.file, current.len, current.end - sent);
+        let (len, unsent) = (current.len, current.end - sent);
         files.rest = files.rest.saturating_sub(current.end - current.at);
-        files.current = None;
+        if let Some(sent) = files.current.take() {
+            sent.end(watcher);
+        }
         files.count -= 1;
         active.unsent = active.unsent.saturating_add(unsent as usize);
-        // It closes the file. A thread that reads it ends first.
-        watcher.abort(file);
         if unsent == 0 {
             return Some(Event::FileSent { id, len });
         }
@@ -371,7 +501,7 @@ impl<S> Engine<S> {
         if let Some(files) = active.files.take()
             && let Some(current) = files.current
         {
-            watcher.abort(current.file);
+            current.end(watcher);
         }
     }
 }

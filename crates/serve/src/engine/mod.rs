@@ -65,7 +65,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use windlass::driver::{Clock, Driver};
-use windlass::{Buf, Completion, Source, Ticket, Watcher};
+use windlass::{Buf, Completion, Source, Submitter, Ticket, Watcher};
 
 use balance::Balancer;
 use events::{Gone, Pending};
@@ -211,6 +211,8 @@ struct ToDo {
     options: bool,
     /// Whether the watcher has files, once that is known.
     has_files: Option<bool>,
+    /// What tells sources of the watcher from those of other watchers, once the program has one.
+    submitter: Option<Submitter>,
 }
 
 #[derive(Default)]

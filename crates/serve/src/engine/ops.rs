@@ -176,6 +176,9 @@ impl<S> Engine<S> {
             self.counters.operations.done += 1;
         }
         let file = attach_opened(watcher, &mut completion);
+        if let Ok(Some(file)) = &file {
+            self.is_of_watcher(watcher, file); // from now on that is known
+        }
         Some(Event::Completed(Completed { token, result: Ok(completion), file }))
     }
 

@@ -5,8 +5,10 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::sync::Arc;
 
-use windlass::{Buf, Source};
+use windlass::driver::Driver;
+use windlass::{Buf, Source, SourceGuard, Ticket, Watcher};
 
 use crate::parts::text::Text;
 
@@ -21,12 +23,22 @@ pub(crate) const AHEAD: usize = 64 << 10;
 pub(crate) enum Piece {
     Bytes(Buf),
     /// A part of a file: where it begins, and where it ends.
-    File(File, u64, u64),
+    File(SentFile, u64, u64),
+}
+
+/// A file that is sent.
+pub(crate) enum SentFile {
+    /// For this connection alone, which closes it.
+    Own(File),
+    /// For all that have it. It is attached.
+    Shared(Arc<SourceGuard>),
 }
 
 /// The file that the watcher sends.
 pub(crate) struct Current {
     pub(crate) file: Source,
+    /// What keeps it open if others have it, too.
+    pub(crate) shared: Option<Arc<SourceGuard>>,
     /// How many bytes are sent of it in all, and where they end.
     pub(crate) len: u64,
     pub(crate) end: u64,
@@ -35,9 +47,21 @@ pub(crate) struct Current {
     /// Where it ends; where the next one begins if none is in flight. Of a read that is in flight
     /// for TLS, where it begins.
     pub(crate) at: u64,
-    pub(crate) in_flight: bool,
+    pub(crate) in_flight: Option<Ticket>,
     /// The memory for its text, between two reads for TLS.
     pub(crate) text: Buf,
+}
+
+impl Current {
+    /// Closes the file, unless others have it. Nothing of it is sent any more.
+    pub(crate) fn end<D: Driver>(self, watcher: &mut Watcher<D>) {
+        if self.shared.is_none() {
+            // A thread that reads it ends first.
+            watcher.abort(self.file);
+        } else if let Some(read) = self.in_flight {
+            watcher.cancel(read);
+        }
+    }
 }
 
 /// The files that wait for a connection to send them, and the bytes between them.
@@ -78,7 +102,7 @@ impl Files {
 
     /// Whether the watcher sends a file.
     pub(crate) fn is_sending(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.in_flight)
+        self.current.as_ref().is_some_and(|current| current.in_flight.is_some())
     }
 
     /// How many bytes wait, of which the watcher has `queued`.
@@ -93,7 +117,7 @@ impl Files {
     /// Drops what waits behind the file in flight. Returns how many bytes that was.
     pub(crate) fn drop_queue(&mut self) -> usize {
         // What is left of the file in flight is counted when the answer comes.
-        let left = self.current.as_ref().filter(|current| current.in_flight && !self.is_coded);
+        let left = self.current.as_ref().filter(|_| self.is_sending() && !self.is_coded);
         let left = left.map_or(0, |current| current.end - current.at);
         self.rest -= left;
         let dropped = self.outside();

@@ -4,13 +4,14 @@ use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::RangeBounds;
+use std::ops::{Range, RangeBounds};
+use std::sync::Arc;
 use std::task;
 use std::time::{Duration, Instant};
 
 use windlass::driver::Deadline;
 use windlass::net::SocketOption;
-use windlass::{Buf, Message, Op};
+use windlass::{Buf, Message, Op, SourceGuard};
 
 use super::action::{Action, act};
 #[cfg(doc)]
@@ -223,6 +224,19 @@ impl<S> Conn<'_, S> {
         range: impl RangeBounds<u64>,
     ) -> Result<(), Refused<File>> {
         self.engine.send_file(self.id(), file, range)
+    }
+
+    /// Sends a part of a file that is attached to the watcher of the loop, for example one that
+    /// [`Engine::submit`] has opened: see [`Engine::send_attached`].
+    ///
+    /// # Errors
+    /// As for [`Engine::send_attached`].
+    pub fn send_attached(
+        &mut self,
+        file: &Arc<SourceGuard>,
+        range: Range<u64>,
+    ) -> Result<(), Refusal> {
+        self.engine.send_attached(self.id(), file, range)
     }
 
     /// Notes that the program itself holds `bytes` bytes for this connection, in place of what it

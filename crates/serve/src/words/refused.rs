@@ -22,8 +22,12 @@ pub enum Refusal {
     /// Too many [files](crate::Engine::send_file) wait for this connection:
     /// [`Limits::files`](crate::Limits::files).
     Files,
-    /// The file is no regular file, or the range is not within it.
+    /// The file is no regular file, or the range is not within it. Of a file that is
+    /// [attached](crate::Engine::send_attached): the range ends before it begins, or no operation
+    /// can name it.
     File,
+    /// The [file](crate::Engine::send_attached) is attached to the watcher of another loop.
+    Elsewhere,
     /// A session sends no file, and a simulation has none. A session has no descriptor of its own,
     /// and no stream of bytes.
     Unsupported,
@@ -47,6 +51,7 @@ impl fmt::Display for Refusal {
             Refusal::Jobs => "too many jobs wait (Limits::jobs, Limits::loop_jobs)",
             Refusal::Files => "too many files wait for this connection (Limits::files)",
             Refusal::File => "it is no regular file, or the range is not within it",
+            Refusal::Elsewhere => "the file is attached to the watcher of another loop",
             Refusal::Unsupported => "a session has no files and no stream, a simulation no files",
             Refusal::Tls => "the connection has TLS",
             Refusal::Ended => "the peer has shut down its output",
@@ -63,7 +68,7 @@ impl From<Refusal> for io::Error {
         let kind = match reason {
             Refusal::Stale | Refusal::Ended => io::ErrorKind::BrokenPipe,
             Refusal::Stream => io::ErrorKind::ResourceBusy,
-            Refusal::File => io::ErrorKind::InvalidInput,
+            Refusal::File | Refusal::Elsewhere => io::ErrorKind::InvalidInput,
             Refusal::Unsupported | Refusal::Tls => io::ErrorKind::Unsupported,
             Refusal::Cap | Refusal::Memory | Refusal::Jobs | Refusal::Files => {
                 io::ErrorKind::QuotaExceeded

@@ -9,6 +9,7 @@ use windlass::driver::Driver;
 use windlass::net::{ConnectOptions, ListenOptions, SocketOption};
 use windlass::{Address, Completions, Watcher};
 use windlass_serve::log::{Level, Log, Record};
+use windlass_serve::ops::Completed;
 use windlass_serve::tls::{Destination, Error, Provider, Tls, TlsClient};
 use windlass_serve::{Cause, Config, Engine, Event, Id, Limits, Phase};
 
@@ -78,6 +79,8 @@ pub struct Two<D: Driver> {
     pub server_ends: Vec<End>,
     /// Whose clients have ended their side.
     pub server_eofs: Vec<Id>,
+    /// The operations of the server that have ended.
+    pub completed: Vec<Completed>,
     pub log: &'static Lines,
     /// Whether the server echoes.
     pub echoes: bool,
@@ -128,6 +131,7 @@ impl<D: Driver> Two<D> {
             served_of: HashMap::new(),
             server_ends: Vec::new(),
             server_eofs: Vec::new(),
+            completed: Vec::new(),
             log,
             echoes: true,
         }
@@ -225,6 +229,7 @@ impl<D: Driver> Two<D> {
                 },
                 Event::Opened { id, .. } => self.server_opened.push(id),
                 Event::Eof { id } => self.server_eofs.push(id),
+                Event::Completed(ended) => self.completed.push(ended),
                 Event::Data { id, data } if self.server.tls(id).is_some() => {
                     *self.served_of.entry(id).or_default() += data.len();
                     self.served.extend_from_slice(&data);
