@@ -119,6 +119,7 @@ pub mod report;
 pub mod test;
 mod topics;
 pub mod upgrade;
+pub mod upload;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};

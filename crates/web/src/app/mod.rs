@@ -401,6 +401,9 @@ pub(crate) enum Kept<S> {
     Behind(crate::message::request::BehindBody<S>),
     /// What takes its body.
     Receiver(Box<dyn crate::message::request::receive::Receive<S>>),
+    /// What takes the parts of its form.
+    #[cfg(feature = "multipart")]
+    Parts(Box<dyn crate::message::request::parts::ReceiveParts<S>>),
 }
 
 impl<S> Perform<S> {

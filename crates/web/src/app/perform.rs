@@ -13,11 +13,15 @@ use super::{Kept, Perform, Plan};
 use crate::client::error::FetchError;
 use crate::client::fetched::Fetched;
 use crate::exchange::Slot;
-use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId};
+use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId, Taking};
 use crate::exchange::raw::{News, Over};
 use crate::message::arrived::{Arrived, Trailers};
+#[cfg(feature = "multipart")]
+use crate::message::form::PartHead;
 use crate::message::gone::Presence;
 use crate::message::head::Head;
+#[cfg(feature = "multipart")]
+use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::{Demand, Resume};
 use crate::message::request::{Asked, Request};
 use crate::message::response::{Body, Response};
@@ -97,30 +101,42 @@ impl<S: 'static> Program for Perform<S> {
     }
 
     fn begin_parts(&mut self, keep: &mut Kept<S>, resume: Resume) {
-        if let Kept::Receiver(receiver) = keep {
-            self.guard(|state| receiver.begin(state, resume));
+        match keep {
+            Kept::Receiver(receiver) => self.guard(|state| receiver.begin(state, resume)),
+            #[cfg(feature = "multipart")]
+            Kept::Parts(receiver) => self.guard(|state| receiver.begin(state, resume)),
+            _ => {}
         }
     }
 
     fn part(&mut self, keep: &mut Kept<S>, part: Buf) -> AfterPart {
-        let Kept::Receiver(receiver) = keep else { return AfterPart::More };
-        let mut parts = AfterPart::More;
-        let response = self.call(|state| match receiver.data(state, part) {
-            Ok(Demand::More) => Response::empty(Status::OK),
-            Ok(Demand::Pause) => {
-                parts = AfterPart::Pause;
+        match keep {
+            Kept::Receiver(receiver) => self.demand(|state| receiver.data(state, part)),
+            #[cfg(feature = "multipart")]
+            Kept::Parts(receiver) => self.demand(|state| receiver.data(state, part)),
+            _ => AfterPart::More,
+        }
+    }
+
+    #[cfg(feature = "multipart")]
+    fn form_part(&mut self, keep: &mut Kept<S>, part: PartHead) -> Result<PartPlan, Response> {
+        let Kept::Parts(receiver) = keep else { return Ok(PartPlan::Skip) };
+        let mut plan = None;
+        let response = self.call(|state| match receiver.part(state, part) {
+            Ok(made) => {
+                plan = Some(made);
                 Response::empty(Status::OK)
-            }
-            Ok(Demand::Stop(response)) => {
-                parts = AfterPart::Stop(Response::empty(Status::OK));
-                response
             }
             Err(error) => error.into(),
         });
-        match parts {
-            AfterPart::Stop(_) => AfterPart::Stop(response),
-            _ if response.error().is_some() => AfterPart::Stop(response),
-            parts => parts,
+        plan.ok_or(response)
+    }
+
+    #[cfg(feature = "multipart")]
+    fn form_part_end(&mut self, keep: &mut Kept<S>) -> AfterPart {
+        match keep {
+            Kept::Parts(receiver) => self.demand(|state| receiver.part_end(state)),
+            _ => AfterPart::More,
         }
     }
 
@@ -141,14 +157,19 @@ impl<S: 'static> Program for Perform<S> {
         let response = self.call(|state| match keep {
             Kept::Behind(then) => then(state, &mut request),
             Kept::Receiver(receiver) => receiver.end(state, &mut request).into(),
+            #[cfg(feature = "multipart")]
+            Kept::Parts(receiver) => receiver.end(state, &mut request).into(),
             _ => Status::INTERNAL_SERVER_ERROR.into(),
         });
         self.answer(None, &mut request, response)
     }
 
     fn abort(&mut self, keep: Kept<S>) {
-        if let Kept::Receiver(receiver) = keep {
-            self.guard(|state| receiver.aborted(state));
+        match keep {
+            Kept::Receiver(receiver) => self.guard(|state| receiver.aborted(state)),
+            #[cfg(feature = "multipart")]
+            Kept::Parts(receiver) => self.guard(|state| receiver.aborted(state)),
+            _ => {}
         }
     }
 
@@ -264,6 +285,21 @@ impl<S: 'static> Perform<S> {
         called.unwrap_or_else(|_| self.panicked("a handler has panicked"))
     }
 
+    /// Calls what takes a part of a body.
+    fn demand(&mut self, call: impl FnOnce(&mut S) -> Result<Demand, Error>) -> AfterPart {
+        let mut after = None;
+        let response = self.call(|state| {
+            after = match call(state) {
+                Ok(Demand::More) => Some(AfterPart::More),
+                Ok(Demand::Pause) => Some(AfterPart::Pause),
+                Ok(Demand::Stop(response)) => return response,
+                Err(error) => return error.into(),
+            };
+            Response::empty(Status::OK)
+        });
+        after.unwrap_or(AfterPart::Stop(response))
+    }
+
     /// Calls what makes no response. A panic is counted.
     fn guard(&mut self, call: impl FnOnce(&mut S)) {
         let state = &mut self.state;
@@ -331,9 +367,15 @@ impl<S: 'static> Perform<S> {
                 Answer::Collect(most, Kept::Behind(then))
             }
             Some((asked, Asked::Receive(receiver))) if asked == number && !has_come => {
-                Answer::Receive(most, Kept::Receiver(receiver))
+                Answer::Receive(most, Taking::Bytes, Kept::Receiver(receiver))
             }
-            Some((asked, Asked::Collect(..) | Asked::Receive(_))) if asked == number => {
+            #[cfg(feature = "multipart")]
+            Some((asked, Asked::Parts(limit, decoder, receiver)))
+                if asked == number && !has_come =>
+            {
+                Answer::Receive(limit.or(most), Taking::Form(decoder), Kept::Parts(receiver))
+            }
+            Some((asked, asks)) if asked == number && asks.is_for_body() => {
                 const LATE: &str = "a handler asks for a body that it has: see `App::at_head`";
                 let error = Error::new(Status::INTERNAL_SERVER_ERROR).because(LATE);
                 Answer::Respond(error.into())

@@ -127,7 +127,7 @@ impl<K: 'static> Machine<K> {
                 wire.engine.close(wire.id);
             }
             // It is behind a request that had to wait: the rest of its body may have come, too.
-            Stage::Receive(ref receiving) if receiving.is_paused => {
+            Stage::Receive(ref receiving) if receiving.waits() => {
                 exchange.peer.has_ended = true;
                 slot.exchange = Some(exchange);
             }

@@ -417,7 +417,11 @@ impl<K> Exchange<K> {
 
     /// What it keeps beyond its own size, in bytes.
     fn held(&self) -> usize {
-        self.input.len() + self.head.len() + self.body.len()
+        let receiving = match &self.stage {
+            Stage::Receive(receiving) => receiving.held(),
+            _ => 0,
+        };
+        self.input.len() + self.head.len() + self.body.len() + receiving
     }
 
     fn clear(&mut self) {

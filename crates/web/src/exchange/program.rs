@@ -11,9 +11,13 @@ use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
 use crate::message::arrived::{Arrived, Trailers};
+#[cfg(feature = "multipart")]
+use crate::message::form::{FormDecoder, PartHead};
 use crate::message::gone::Presence;
 use crate::message::head::Head;
 use crate::message::request::Job;
+#[cfg(feature = "multipart")]
+use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
 use crate::proxy::Upstream;
@@ -50,6 +54,18 @@ pub(crate) trait Program {
 
     /// A part of a body.
     fn part(&mut self, _keep: &mut Self::Keep, _part: Buf) -> AfterPart {
+        AfterPart::More
+    }
+
+    /// A part of a form begins. The other response stands in the place of the rest.
+    #[cfg(feature = "multipart")]
+    fn form_part(&mut self, _keep: &mut Self::Keep, _part: PartHead) -> Result<PartPlan, Response> {
+        Ok(PartPlan::Skip)
+    }
+
+    /// A part of a form has ended.
+    #[cfg(feature = "multipart")]
+    fn form_part_end(&mut self, _keep: &mut Self::Keep) -> AfterPart {
         AfterPart::More
     }
 
@@ -141,7 +157,7 @@ pub(crate) enum Answer<K> {
     Collect(u64, K),
     /// The body is taken part by part, up to so many bytes; `None`: as many as
     /// [`Limits::body`](crate::Limits::body) says.
-    Receive(Option<u64>, K),
+    Receive(Option<u64>, Taking, K),
     /// The response of another server comes first.
     Fetch(Box<Fetch>, K),
     /// The request, with this body, is passed on to another server.
@@ -150,6 +166,15 @@ pub(crate) enum Answer<K> {
     Switch(Box<Switch>),
     /// Any of these, for a request that tells whether its client is there.
     Watched(Presence, Box<Answer<K>>),
+}
+
+/// What becomes of the bytes of a body that is taken part by part.
+pub(crate) enum Taking {
+    /// The program gets them.
+    Bytes,
+    /// The program gets the parts of a form.
+    #[cfg(feature = "multipart")]
+    Form(Box<FormDecoder>),
 }
 
 /// What follows a part of a body.

@@ -88,7 +88,7 @@ impl<K: 'static> Machine<K> {
         let Rest::Waits(mut exchange, at) = rest else { return };
         bytes.put_rest(at, &mut exchange.input);
         let is_full = match &exchange.stage {
-            Stage::Receive(receiving) => receiving.is_paused,
+            Stage::Receive(receiving) => receiving.waits(),
             stage => !stage.reads() && exchange.input.len() > READ_AHEAD,
         };
         if is_full != exchange.is_paused {

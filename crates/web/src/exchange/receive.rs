@@ -6,18 +6,112 @@ use windlass::{Buf, Lease};
 use windlass_http1::Event;
 use windlass_serve::Id;
 
-use super::program::{AfterPart, Answer, Program};
+use super::program::{AfterPart, Answer, Program, Taking};
 use super::read::Rest;
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Stage, Wire};
+#[cfg(feature = "multipart")]
+use crate::message::form::FormEvent;
+#[cfg(feature = "multipart")]
+use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
+use crate::words::error::Error;
 
 /// A body that is taken part by part.
 pub(super) struct Receiving<K> {
     pub(super) keep: K,
     resume: Resume,
-    pub(super) is_paused: bool,
+    /// Whether the program has paused it.
+    is_paused: bool,
+    taking: Taking,
+    /// Whether the program does not want this part of the form.
+    #[cfg(feature = "multipart")]
+    is_skipped: bool,
+    /// How many of the bytes that come next are decoded: they belong to the body.
+    decoded: usize,
+}
+
+impl<K> Receiving<K> {
+    fn new(keep: K, resume: Resume, taking: Taking) -> Receiving<K> {
+        Receiving {
+            keep,
+            resume,
+            is_paused: false,
+            taking,
+            #[cfg(feature = "multipart")]
+            is_skipped: false,
+            decoded: 0,
+        }
+    }
+
+    /// Whether it takes no bytes now.
+    pub(super) fn waits(&self) -> bool {
+        self.is_paused
+    }
+
+    /// What it keeps beyond its own size, in bytes.
+    pub(super) fn held(&self) -> usize {
+        match &self.taking {
+            Taking::Bytes => 0,
+            #[cfg(feature = "multipart")]
+            Taking::Form(decoder) => decoder.held(),
+        }
+    }
+
+    /// Takes bytes of the body. Says how many it has taken, and what follows.
+    fn take<P: Program<Keep = K>>(&mut self, program: &mut P, bytes: &Bytes, at: usize) -> Took {
+        let range = at..at + self.decoded;
+        match &mut self.taking {
+            Taking::Bytes => {
+                let part = bytes.part(range.clone());
+                Took::Bytes(range.len(), program.part(&mut self.keep, part))
+            }
+            #[cfg(feature = "multipart")]
+            Taking::Form(decoder) => {
+                let (len, event) = match decoder.decode(&bytes[range]) {
+                    Ok(step) => step,
+                    Err(error) => return Took::Refused(error),
+                };
+                let keep = &mut self.keep;
+                let after = match event {
+                    FormEvent::NeedMore | FormEvent::End => AfterPart::More,
+                    FormEvent::Part(part) => match program.form_part(keep, part) {
+                        Ok(plan) => {
+                            self.is_skipped = matches!(plan, PartPlan::Skip);
+                            AfterPart::More
+                        }
+                        Err(response) => AfterPart::Stop(response),
+                    },
+                    _ if self.is_skipped => AfterPart::More,
+                    FormEvent::Data(data) => {
+                        program.part(keep, bytes.part(at + data.start..at + data.end))
+                    }
+                    FormEvent::Held(data) => program.part(keep, data.to_vec().into()),
+                    FormEvent::PartEnd => program.form_part_end(keep),
+                };
+                Took::Bytes(len, after)
+            }
+        }
+    }
+
+    /// Checks that the body is whole, behind its last byte.
+    fn finish(&self) -> Result<(), Error> {
+        match &self.taking {
+            Taking::Bytes => Ok(()),
+            #[cfg(feature = "multipart")]
+            Taking::Form(decoder) => decoder.finish(),
+        }
+    }
+}
+
+/// What has become of bytes of a body.
+enum Took {
+    /// So many were taken.
+    Bytes(usize, AfterPart),
+    /// They are no form.
+    #[cfg_attr(not(feature = "multipart"), allow(dead_code))]
+    Refused(Error),
 }
 
 /// Bytes that have come.
@@ -84,9 +178,9 @@ impl<K: 'static> Machine<K> {
                 exchange.stage = Stage::Body(Some(keep));
                 Some(most)
             }
-            Answer::Receive(most, keep) => {
+            Answer::Receive(most, taking, keep) => {
                 let resume = Resume::new(self.remote.clone(), wire.id);
-                let receiving = Receiving { keep, resume, is_paused: false };
+                let receiving = Receiving::new(keep, resume, taking);
                 exchange.stage = Stage::Receive(Box::new(receiving));
                 most
             }
@@ -149,6 +243,19 @@ impl<K: 'static> Machine<K> {
         next
     }
 
+    /// The body is no form, or one beyond a limit.
+    #[cold]
+    fn refuse_form<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+        error: Error,
+    ) -> Next<K> {
+        self.drop_receiver(program, wire.id, &mut exchange);
+        self.respond_early(program, wire, exchange, error.into())
+    }
+
     /// Hands the parts of a body to the program, and goes on behind it.
     pub(super) fn deliver<P: Program<Keep = K>>(
         &mut self,
@@ -162,8 +269,38 @@ impl<K: 'static> Machine<K> {
             let Stage::Receive(receiving) = &mut exchange.stage else {
                 return Rest::Waits(exchange, at);
             };
-            if receiving.is_paused {
+            if receiving.waits() {
                 return Rest::Waits(exchange, at);
+            }
+            if receiving.decoded > 0 {
+                let took = program.within(wire.id, |program| receiving.take(program, bytes, at));
+                let next = match took {
+                    Took::Bytes(len, after) => {
+                        at += len;
+                        receiving.decoded -= len;
+                        match after {
+                            AfterPart::More => continue,
+                            AfterPart::Pause => {
+                                receiving.is_paused = !receiving.resume.take();
+                                continue;
+                            }
+                            AfterPart::Stop(response) => {
+                                at += receiving.decoded;
+                                exchange.stage = Stage::Head;
+                                self.respond_early(program, wire, exchange, response)
+                            }
+                        }
+                    }
+                    Took::Refused(error) => {
+                        at += receiving.decoded;
+                        self.refuse_form(program, wire, exchange, error)
+                    }
+                };
+                match self.go_on_behind(program, wire, next, bytes, at) {
+                    Rest::Waits(behind, end) => (exchange, at) = (behind, end),
+                    Rest::Nothing => return Rest::Nothing,
+                }
+                continue;
             }
             let step = match exchange.decoder.decode(&mut self.head, &bytes[at..]) {
                 Ok(step) => step,
@@ -176,25 +313,18 @@ impl<K: 'static> Machine<K> {
             at += step.consumed;
             let next = match step.event {
                 Event::Body(range) => {
-                    let part = bytes.part(start + range.start..start + range.end);
-                    let keep = &mut receiving.keep;
-                    match program.within(wire.id, |program| program.part(keep, part)) {
-                        AfterPart::More => continue,
-                        AfterPart::Pause => {
-                            receiving.is_paused = !receiving.resume.take();
-                            continue;
-                        }
-                        AfterPart::Stop(response) => {
-                            exchange.stage = Stage::Head;
-                            self.respond_early(program, wire, exchange, response)
-                        }
-                    }
+                    // What is decoded ends with the range.
+                    (at, receiving.decoded) = (start + range.start, range.len());
+                    continue;
                 }
                 Event::Trailers => {
                     exchange.keep_trailers(&self.head, &bytes[start..]);
                     continue;
                 }
-                Event::End => self.whole(program, wire, exchange),
+                Event::End => match receiving.finish() {
+                    Ok(()) => self.whole(program, wire, exchange),
+                    Err(error) => self.refuse_form(program, wire, exchange, error),
+                },
                 _ => return Rest::Waits(exchange, at),
             };
             match self.go_on_behind(program, wire, next, bytes, at) {

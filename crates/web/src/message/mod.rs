@@ -3,6 +3,8 @@
 pub(crate) mod arrived;
 pub(crate) mod date;
 pub(crate) mod event;
+#[cfg(feature = "multipart")]
+pub(crate) mod form;
 pub(crate) mod forwarded;
 pub(crate) mod gone;
 pub(crate) mod handover;
@@ -14,6 +16,7 @@ pub(crate) mod later;
 pub(crate) mod query;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod save;
 pub(crate) mod source;
 pub(crate) mod subscription;
 pub(crate) mod trace;

@@ -5,6 +5,8 @@
 mod bench;
 mod clocks;
 mod memory;
+#[cfg(feature = "multipart")]
+mod multipart;
 mod pipelines;
 mod receive;
 mod running;

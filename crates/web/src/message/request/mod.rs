@@ -1,5 +1,7 @@
 //! A request, as a handler gets it.
 
+#[cfg(feature = "multipart")]
+pub(crate) mod parts;
 pub(crate) mod receive;
 
 use std::any::Any;
@@ -18,6 +20,8 @@ use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
 use crate::message::arrived::{Arrived, Trailers};
+#[cfg(feature = "multipart")]
+use crate::message::form::{FormDecoder, Multipart};
 use crate::message::forwarded;
 use crate::message::gone::{GoneFlag, Presence};
 use crate::message::query::{Pairs, decode};
@@ -47,8 +51,23 @@ pub(crate) enum Asked<S> {
     Forward(Upstream),
     Collect(u64, BehindBody<S>),
     Receive(Box<dyn Receive<S>>),
+    /// A form, what decodes it, and the limit of its bytes.
+    #[cfg(feature = "multipart")]
+    Parts(Option<u64>, Box<FormDecoder>, Box<dyn parts::ReceiveParts<S>>),
     /// Another protocol, and what takes over; a tunnel, if there is no protocol.
     Upgrade(Option<Cow<'static, str>>, Box<dyn Any>),
+}
+
+impl<S> Asked<S> {
+    /// Whether it needs a body that has not come.
+    pub(crate) fn is_for_body(&self) -> bool {
+        match self {
+            Asked::Collect(..) | Asked::Receive(_) => true,
+            #[cfg(feature = "multipart")]
+            Asked::Parts(..) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A request, as a handler gets it.
@@ -448,6 +467,69 @@ impl<'a, S: 'static> Request<'a, S> {
     /// Return the response. If it is dropped, nothing is passed on.
     pub fn forward(&mut self, upstream: &Upstream) -> Response {
         self.ask(Asked::Forward(upstream.clone()))
+    }
+
+    /// Hands the parts of a form to `receiver`, as they come: a body of `multipart/form-data`
+    /// (RFC 7578), as browsers send it for `<input type="file">`, and `curl -F`. Its
+    /// [`end`](parts::ReceiveParts::end) makes the response. This is for routes that are
+    /// [`at_head`](crate::App::at_head).
+    ///
+    /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
+    ///
+    /// ```
+    /// use windlass_web::upload::{Multipart, PartHead, PartPlan, ReceiveParts};
+    /// use windlass_web::body::Demand;
+    /// use windlass_web::windlass::Buf;
+    /// use windlass_web::{App, Error, Request, Response};
+    ///
+    /// /// Says which fields a form has, and how many bytes each.
+    /// #[derive(Default)]
+    /// struct Sizes(Vec<(String, usize)>);
+    ///
+    /// impl ReceiveParts<()> for Sizes {
+    ///     fn part(&mut self, _: &mut (), part: PartHead) -> Result<PartPlan, Error> {
+    ///         self.0.push((part.name().to_owned(), 0));
+    ///         Ok(PartPlan::Read)
+    ///     }
+    ///     fn data(&mut self, _: &mut (), data: Buf) -> Result<Demand, Error> {
+    ///         self.0.last_mut().expect("a part has begun").1 += data.len();
+    ///         Ok(Demand::More)
+    ///     }
+    ///     fn end(self: Box<Self>, _: &mut (), _: &mut Request<'_>) -> Result<Response, Error> {
+    ///         Ok(format!("{:?}", self.0).into())
+    ///     }
+    /// }
+    ///
+    /// let app = App::new()
+    ///     .post("/form", |_, q| q.multipart(Multipart::new().parts(10), Sizes::default()))
+    ///     .at_head();
+    /// # let form = "--X\r\nContent-Disposition: form-data; name=a\r\n\r\nbcd\r\n--X--";
+    /// # let request = windlass_web::test::post("/form").body(form)
+    /// #     .header("Content-Type", "multipart/form-data; boundary=X");
+    /// # assert_eq!(app.call(request).text(), r#"[("a", 3)]"#);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The response is one of these, and `receiver` hears of [none](parts::ReceiveParts::aborted)
+    /// of its parts:
+    ///
+    /// - 415: the `Content-Type` is another one.
+    /// - 400: it has no boundary. Or the form is malformed: a part has no head, no name, or two; or
+    ///   the last boundary is missing.
+    /// - 413: the form is beyond one of the limits of [`Multipart`].
+    #[cfg(feature = "multipart")]
+    pub fn multipart(
+        &mut self,
+        limits: Multipart,
+        receiver: impl parts::ReceiveParts<S> + 'static,
+    ) -> Response {
+        match FormDecoder::new(self.header_bytes("content-type"), limits) {
+            Ok(decoder) => {
+                self.ask(Asked::Parts(limits.limit, Box::new(decoder), Box::new(receiver)))
+            }
+            Err(error) => error.into(),
+        }
     }
 
     /// Runs `job` on a worker thread, then `then` with its value on the loop, which makes the

@@ -1,0 +1,75 @@
+//! What takes a form, part by part.
+
+use windlass::Buf;
+
+use crate::message::form::PartHead;
+use crate::message::request::Request;
+use crate::message::request::receive::{Demand, Resume};
+use crate::message::response::Response;
+use crate::words::error::Error;
+
+/// Takes the parts of a form: see [`Request::multipart`].
+///
+/// It runs on the loop, so it must not block. A panic answers the request with a 500.
+///
+/// For each part `part` is called, then `data` any number of times, then `part_end`.
+pub trait ReceiveParts<S> {
+    /// The form is about to come. `resume` ends the [pauses](Demand::Pause) of this form: a
+    /// receiver that pauses keeps it.
+    fn begin(&mut self, state: &mut S, resume: Resume) {
+        let _ = (state, resume);
+    }
+
+    /// A part begins. All of its head is what the client says, the name of a file, too.
+    ///
+    /// # Errors
+    ///
+    /// The client gets the error, as by [`Demand::Stop`].
+    fn part(&mut self, state: &mut S, part: PartHead) -> Result<PartPlan, Error>;
+
+    /// Bytes of a part whose plan is [`PartPlan::Read`]. Most are slices of what was read, which
+    /// nobody has copied: keep them only for as long as the memory of the loop may be used for
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// The client gets the error, as by [`Demand::Stop`].
+    fn data(&mut self, state: &mut S, data: Buf) -> Result<Demand, Error>;
+
+    /// A part has ended whose plan is [`PartPlan::Read`].
+    ///
+    /// # Errors
+    ///
+    /// The client gets the error, as by [`Demand::Stop`].
+    fn part_end(&mut self, state: &mut S) -> Result<Demand, Error> {
+        let _ = state;
+        Ok(Demand::More)
+    }
+
+    /// The form is whole. The request is as its handler has had it; it has no
+    /// [body](Request::body). The response may be one that is still to come, as that of
+    /// [`Request::blocking`].
+    ///
+    /// # Errors
+    ///
+    /// The client gets the error.
+    fn end(self: Box<Self>, state: &mut S, request: &mut Request<'_, S>)
+    -> Result<Response, Error>;
+
+    /// The rest of the form does not come: the client has gone, was too slow, or has sent what is
+    /// no form, or one beyond a limit. Where the client is still there, it gets the server's error.
+    /// This is not called behind [`Demand::Stop`], an error or a panic.
+    fn aborted(self: Box<Self>, state: &mut S) {
+        let _ = state;
+    }
+}
+
+/// What becomes of a part of a form.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PartPlan {
+    /// [`ReceiveParts::data`] gets its bytes.
+    Read,
+    /// Its bytes are dropped. They count for the limits.
+    Skip,
+}
