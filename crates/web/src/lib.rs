@@ -123,6 +123,7 @@ pub mod upload;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};
+pub use client::own::Client;
 pub use engine::Engine;
 pub use message::head::Head;
 pub use message::query::Pairs;

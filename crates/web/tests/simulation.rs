@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use windlass_web::test::{self, Client, ClientError, Simulation};
+use windlass_web::test::{self, ClientError, Simulation, TestClient};
 use windlass_web::{App, Response, Status};
 
 /// Counts the requests of a process.
@@ -19,7 +19,7 @@ fn counter() -> App<u32> {
         .get("/wait", |_, q| q.blocking(|| "done", |_, text| text))
 }
 
-fn count(client: &mut Client) -> Result<String, ClientError> {
+fn count(client: &mut TestClient) -> Result<String, ClientError> {
     Ok(client.get("http://a.test/count").retry()?.text().to_owned())
 }
 

@@ -16,6 +16,7 @@ use windlass_serve::{Config, Server};
 use super::listen::{Listen, Place, Where};
 use super::serve::Loop;
 use super::{App, Perform, Plan};
+use crate::client::settings::FetchSettings;
 use crate::exchange::Machine;
 use crate::remote::Remote;
 use crate::words::error::Error;
@@ -37,6 +38,7 @@ pub(super) struct Settings {
     takes_signals: Option<bool>,
     grace: Duration,
     drain_delay: Duration,
+    client: Arc<FetchSettings>,
 }
 
 type SignalCall = Box<dyn FnMut(&Remote) + Send>;
@@ -57,6 +59,7 @@ impl Default for Settings {
             takes_signals: None,
             grace: Duration::from_secs(10),
             drain_delay: Duration::ZERO,
+            client: Arc::default(),
         }
     }
 }
@@ -193,6 +196,13 @@ impl<S: 'static> App<S> {
         })
     }
 
+    /// Sets how each loop asks other servers, for [`Request::fetch`](crate::Request::fetch) and
+    /// [`Request::forward`](crate::Request::forward): connections, clocks, whom to trust.
+    pub fn client(mut self, settings: FetchSettings) -> App<S> {
+        self.server.client = Arc::new(settings);
+        self
+    }
+
     /// Calls `call` on the first loop for each signal of this number: see [`Server::on_signal`].
     ///
     /// It gets no state, because that would be the state of one loop. What a signal changes is an
@@ -217,9 +227,10 @@ impl<S: 'static> App<S> {
         let App { make, routes, hooks, limits, periodic, server: settings } = self;
         let plan = Arc::new(Plan::new(routes, hooks, limits.body, remote.clone()));
         let (loops, delay) = (remote.clone(), settings.drain_delay);
+        let client = settings.client;
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
-            machine: Machine::new(limits, loops.clone()),
+            machine: Machine::new(limits, loops.clone(), client.clone()),
             remote: loops.clone(),
             periodic: periodic.clone(),
             delay,

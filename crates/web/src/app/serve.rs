@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use windlass::{Address, Buf, Message};
 use windlass_serve::jobs::JobError;
+use windlass_serve::ops::Completed;
 use windlass_serve::{Action, Cause, Closed, Conn, Context, Detached, Handler, Origin};
 
 use super::every::{self, Periodic};
 use super::{Kept, Perform};
+use crate::client::news::LinkEnd;
 use crate::exchange::{Machine, Slot, Wire};
 use crate::message::event::Publication;
 use crate::remote::{Remote, WillShutDown};
@@ -160,7 +162,22 @@ impl<S: 'static> Handler for Loop<S> {
     ) -> Action {
         let (end, engine) = ((closed.id, closed.cause), server.engine());
         self.machine.begin_callback(engine);
+        if let Some(link) = closed.state.link() {
+            let end = LinkEnd {
+                cause: closed.cause,
+                #[cfg(feature = "tls")]
+                tls_error: closed.tls_error,
+            };
+            self.machine.link_closed(&mut self.perform, engine, link, end);
+            return Action::None;
+        }
         self.machine.closed(&mut self.perform, engine, closed.state, end);
+        Action::None
+    }
+
+    fn completed(&mut self, server: &mut Context<'_, Self::State>, ended: Completed) -> Action {
+        self.machine.begin_callback(server.engine());
+        self.machine.completed(&mut self.perform, server.engine(), ended);
         Action::None
     }
 

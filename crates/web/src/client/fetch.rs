@@ -1,20 +1,43 @@
 //! A request to another server, as the program makes it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
+use super::error::FetchError;
+use crate::message::source::BodySource;
+
 /// How many bytes of a response's body are taken, unless the program says otherwise.
-const BODY: usize = 2 << 20;
+const BODY: u64 = 2 << 20;
+
+/// How long a request may take in all, unless the program says otherwise.
+const WHOLE: Duration = Duration::from_secs(30);
+
+/// How many redirects are followed, unless the program says otherwise.
+const REDIRECTS: u8 = 10;
 
 /// A request to another server.
-#[derive(Clone, Debug)]
 pub struct Fetch {
     pub(crate) method: Cow<'static, str>,
     pub(crate) url: String,
     pub(crate) fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) timeout: Duration,
-    pub(crate) body_limit: usize,
+    pub(crate) body: FetchBody,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) body_limit: u64,
+    pub(crate) redirects: u8,
+    pub(crate) to_plain: bool,
+    pub(crate) expects: bool,
+    pub(crate) decodes: bool,
+    /// Why it cannot be sent.
+    pub(crate) broken: Option<FetchError>,
+}
+
+/// The body of a request.
+pub(crate) enum FetchBody {
+    Nothing,
+    Bytes(Vec<u8>),
+    /// It is made while it is sent, and has so many bytes if that is known.
+    Source(Box<dyn BodySource>, Option<u64>),
 }
 
 impl Fetch {
@@ -24,9 +47,14 @@ impl Fetch {
             method: method.into(),
             url: url.into(),
             fields: Vec::new(),
-            body: Vec::new(),
-            timeout: Duration::from_secs(30),
+            body: FetchBody::Nothing,
+            timeout: Some(WHOLE),
             body_limit: BODY,
+            redirects: REDIRECTS,
+            to_plain: false,
+            expects: false,
+            decodes: true,
+            broken: None,
         }
     }
 
@@ -35,12 +63,29 @@ impl Fetch {
         Fetch::new("GET", url)
     }
 
+    /// A `HEAD`.
+    pub fn head(url: impl Into<String>) -> Fetch {
+        Fetch::new("HEAD", url)
+    }
+
     /// A `POST`.
     pub fn post(url: impl Into<String>) -> Fetch {
         Fetch::new("POST", url)
     }
 
-    /// Adds a field.
+    /// A `PUT`.
+    pub fn put(url: impl Into<String>) -> Fetch {
+        Fetch::new("PUT", url)
+    }
+
+    /// A `DELETE`.
+    pub fn delete(url: impl Into<String>) -> Fetch {
+        Fetch::new("DELETE", url)
+    }
+
+    /// Adds a field. `Host`, `Content-Length`, `Transfer-Encoding`, `Connection` and `Upgrade` are
+    /// the client's: with one of them, and with control bytes in a value, the request ends with
+    /// [`FetchError::Request`].
     pub fn header(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -52,19 +97,104 @@ impl Fetch {
 
     /// Sets the body.
     pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Fetch {
-        self.body = bytes.into();
+        self.body = FetchBody::Bytes(bytes.into());
         self
     }
 
-    /// Sets how long it may take in all. Default 30 s.
-    pub fn timeout(mut self, span: Duration) -> Fetch {
-        self.timeout = span;
+    /// Sets the body as JSON, and its `Content-Type`. What cannot be JSON, as a map whose keys are
+    /// no strings, ends the request with [`FetchError::Body`].
+    #[cfg(feature = "json")]
+    pub fn json<T: serde::Serialize + ?Sized>(mut self, value: &T) -> Fetch {
+        match serde_json::to_vec(value) {
+            Ok(bytes) => self.header("Content-Type", "application/json").body(bytes),
+            Err(error) => {
+                self.broken = Some(FetchError::Body(format!("the request's JSON: {error}")));
+                self
+            }
+        }
+    }
+
+    /// Sets a body that is made while it is sent, as that of [`Response::stream`]. It has `len`
+    /// bytes; `None`: its end is not known, and it is sent in chunks.
+    ///
+    /// The source makes a part whenever the connection has room. A request with a source is sent
+    /// once: it is not sent again on another connection, and redirects that keep the body are not
+    /// followed.
+    ///
+    /// [`Response::stream`]: crate::Response::stream
+    pub fn stream(
+        mut self,
+        len: impl Into<Option<u64>>,
+        source: impl BodySource + 'static,
+    ) -> Fetch {
+        self.body = FetchBody::Source(Box::new(source), len.into());
         self
     }
 
-    /// Sets how many bytes the body of the response may have. Default 2 MiB.
-    pub fn body_limit(mut self, bytes: usize) -> Fetch {
+    /// Sends the body only when the server has said `100 Continue`, or after
+    /// [`FetchSettings::expect`](super::FetchSettings::expect). A server that refuses the request
+    /// by its head saves the body.
+    pub fn expect_continue(mut self) -> Fetch {
+        self.expects = true;
+        self
+    }
+
+    /// Sets how long it may take in all, from this call to the last byte, redirects included.
+    /// `None`: only the [clocks of its phases](super::FetchSettings) run. Default 30 s.
+    pub fn timeout(mut self, span: impl Into<Option<Duration>>) -> Fetch {
+        self.timeout = span.into();
+        self
+    }
+
+    /// Sets how many bytes the body of the response may have, decoded. One that has more ends the
+    /// request with [`FetchError::TooLong`]. Default 2 MiB.
+    pub fn body_limit(mut self, bytes: u64) -> Fetch {
         self.body_limit = bytes;
         self
+    }
+
+    /// Sets how many redirects are followed, one after the other. 0: a redirect is the response.
+    /// One that is too much ends the request with [`FetchError::Redirect`]. Default 10.
+    pub fn redirects(mut self, most: u8) -> Fetch {
+        self.redirects = most;
+        self
+    }
+
+    /// Sets whether a redirect of `https` may lead to `http`. Default off.
+    pub fn redirect_to_plain(mut self, on: bool) -> Fetch {
+        self.to_plain = on;
+        self
+    }
+
+    /// Sets whether the server may compress the body, which then comes decoded: only with the
+    /// feature `deflate`. A request with an `Accept-Encoding` or a `Range` of the program's is left
+    /// as it is. Default on.
+    pub fn decode(mut self, on: bool) -> Fetch {
+        self.decodes = on;
+        self
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.0.eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Debug for FetchBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FetchBody::Nothing => f.write_str("Nothing"),
+            FetchBody::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            FetchBody::Source(_, len) => write!(f, "a source of {len:?} bytes"),
+        }
+    }
+}
+
+impl fmt::Debug for Fetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch")
+            .field("method", &self.method)
+            .field("url", &self.url)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
     }
 }

@@ -1,133 +1,95 @@
-//! The connections of a loop to other servers, and the calls on them.
+//! The connections of a loop to other servers, and the calls on them: what callers do.
 //!
 //! A *call* is a request and its response. A *link* is a connection, which has one call at a time.
 //! The engine below tells what happens on a link by its number, which is its state. Then
 //! [`Hub::step`] says what follows, until it says nothing more.
 //!
-//! A call collects its response, or is [streamed](Requester::Stream): then who asks sends the body
-//! of the request in parts, and gets the head and the body of the response as they come.
+//! A call collects its response, or is [streamed](Requester::Stream): then its caller sends the
+//! body of the request in parts, and gets the head and the body of the response as they come.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use windlass::Buf;
-use windlass::net::ConnectOptions;
-use windlass_http1::{
-    Asked, BodyEncoder, EncodeError, Event, Limits as CodecLimits, RequestEncoder, ResponseDecoder,
-    ResponseHead,
-};
-use windlass_serve::{Cause, Engine, Id};
+use windlass_http1::{Asked, BodyEncoder, EncodeError, Limits as CodecLimits, ResponseHead};
+use windlass_serve::{Engine, Id};
 
+use super::call::FetchCall;
+pub(crate) use super::call::{CallId, Reached, Requester, Step};
 use super::error::FetchError;
 use super::fetch::Fetch;
 use super::fetched::Fetched;
-use super::input::Input;
-use super::url::{FetchUrl, Origin};
+use super::link::Link;
+pub(crate) use super::link::LinkState;
+use super::pool::Sites;
+use super::settings::FetchSettings;
+use super::url::{Origin, split, target_of};
+use crate::remote::Remote;
 use crate::words::status::Status;
 
-/// The state of a connection of an engine, which can be that of a link.
-pub(crate) trait LinkState {
-    /// The state of the link with this number.
-    fn of_link(number: u32) -> Self;
-}
+/// Parts of a body from this size on are sent without a copy.
+const LARGE: usize = 4096;
 
-/// Whom a call is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requester {
-    /// The request of this connection, which waits for the whole response.
-    Request(Id),
-    /// The request of this connection, which passes the response on as it comes.
-    Stream(Id),
-}
-
-/// A call: its link, and how many calls the link had before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallId {
-    link: u32,
-    round: u32,
-}
-
-/// What follows for a caller.
-pub(crate) enum Step {
-    /// The call is over: its whole response.
-    Done(Requester, Result<Fetched, FetchError>),
-    /// An interim response (1xx but 101) has come: see [`Hub::response`].
-    Interim(Requester),
-    /// The head of the response has come: see [`Hub::response`].
-    Head(Requester),
-    /// A part of the body of the response.
-    Body(Requester, Buf),
-    /// The trailers of the response: see [`Hub::response`].
-    Trailers(Requester),
-    /// The response is whole.
-    End(Requester),
-    /// The rest of the response does not come.
-    Failed(Requester, FetchError),
-    /// The link has room for more of the body of the request.
-    Drained(Requester),
-}
-
-/// A request, and what has come of its response.
-struct Outgoing {
-    caller: Requester,
-    limit: u64,
-    head: Option<(Status, Vec<(String, Vec<u8>)>)>,
-    body: Vec<u8>,
-    /// What is written of the body of its request.
-    sender: Option<BodyEncoder>,
-}
-
-impl Outgoing {
-    fn is_streamed(&self) -> bool {
-        matches!(self.caller, Requester::Stream(_))
-    }
-}
-
-/// A connection.
-struct Link {
-    id: Option<Id>,
-    origin: Origin,
-    decoder: ResponseDecoder,
-    input: Input,
-    /// Where the last head lies in the input.
-    head_at: usize,
-    call: Option<Outgoing>,
-    round: u32,
-    /// Whether the connection is open for a further request behind this response.
-    keeps: bool,
-    /// Whether the end of its connection is the end of the response.
-    is_at_end: bool,
-    /// Whether its output has drained, and its caller does not know.
-    has_drained: bool,
-    is_paused: bool,
-    /// Why its call has failed.
-    failed: Option<FetchError>,
-}
+/// The limits of responses: those of their bodies are set by each call.
+const LIMITS: CodecLimits = CodecLimits {
+    line: 8192,
+    head: 32 << 10,
+    fields: 128,
+    body: u64::MAX,
+    chunk_line: 256,
+    extensions: 4096,
+    trailers: 4096,
+    interim: 16 << 10,
+};
 
 /// The connections of a loop to other servers.
 pub(crate) struct Hub {
-    links: Vec<Option<Link>>,
-    free: Vec<u32>,
-    /// Links without a call.
-    idle: HashMap<Origin, Vec<u32>>,
-    head: ResponseHead,
-    out: Vec<u8>,
+    pub(super) settings: Arc<FetchSettings>,
+    /// By which sources of bodies are woken.
+    pub(super) remote: Remote,
+    pub(super) pool: Sites,
+    pub(super) links: Vec<Option<Link>>,
+    pub(super) free_links: Vec<u32>,
+    pub(super) calls: Vec<FetchCall>,
+    pub(super) free_calls: Vec<u32>,
+    /// What follows of calls that have no link.
+    pub(super) over: VecDeque<Step>,
     /// Links on which something follows.
-    ready: VecDeque<u32>,
+    pub(super) ready: VecDeque<u32>,
+    /// Servers whose waiting calls may have a link now.
+    pub(super) to_pump: VecDeque<u32>,
+    /// Servers whose calls wait because all servers together have as many links as they may.
+    pub(super) starved: VecDeque<u32>,
     /// The link of the last step.
-    last: u32,
+    pub(super) last: u32,
+    pub(super) head: ResponseHead,
+    pub(super) out: Vec<u8>,
+    /// When the timers fire that are set; the earliest is the last.
+    pub(super) timers: Vec<Instant>,
+    pub(super) is_draining: bool,
 }
 
 impl Hub {
-    pub(crate) fn new() -> Hub {
+    /// One without memory of its own, until it is used.
+    pub(crate) fn new(settings: Arc<FetchSettings>, remote: Remote) -> Hub {
         Hub {
+            settings,
+            remote,
+            pool: Sites::default(),
             links: Vec::new(),
-            free: Vec::new(),
-            idle: HashMap::new(),
-            head: ResponseHead::new(CodecLimits::default()),
-            out: Vec::new(),
+            free_links: Vec::new(),
+            calls: Vec::new(),
+            free_calls: Vec::new(),
+            over: VecDeque::new(),
             ready: VecDeque::new(),
+            to_pump: VecDeque::new(),
+            starved: VecDeque::new(),
             last: 0,
+            head: ResponseHead::new(CodecLimits { fields: 0, ..LIMITS }),
+            out: Vec::new(),
+            timers: Vec::new(),
+            is_draining: false,
         }
     }
 
@@ -136,205 +98,258 @@ impl Hub {
     pub(crate) fn begin<S: LinkState>(
         &mut self,
         engine: &mut Engine<S>,
-        caller: Requester,
-        fetch: &Fetch,
+        requester: Requester,
+        fetch: Box<Fetch>,
     ) -> Result<CallId, FetchError> {
-        let url = FetchUrl::parse(&fetch.url)?;
-        let limit = fetch.body_limit as u64;
-        let call = self.open(engine, caller, &url.origin, limit, |out| {
-            let mut head = RequestEncoder::new(out, &fetch.method, &url.target, &url.authority)?;
-            for (name, value) in &fetch.fields {
-                head.field(name, &**value)?;
+        self.begin_as(engine, |_| requester, fetch).map_err(|(_, error)| error)
+    }
+
+    /// Begins a call of the program, which is collected or streamed. If it cannot begin, that
+    /// comes out of [`step`](Hub::step), too.
+    pub(crate) fn begin_own<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        fetch: Box<Fetch>,
+        requester: fn(CallId) -> Requester,
+    ) -> CallId {
+        self.begin_as(engine, requester, fetch).unwrap_or_else(|(call, error)| {
+            self.over.push_back(match requester(call) {
+                own @ Requester::Own(_) => Step::Done(own, Err(error)),
+                other => Step::Failed(other, error, Reached::Nothing),
+            });
+            call
+        })
+    }
+
+    fn begin_as<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        requester: impl FnOnce(CallId) -> Requester,
+        mut fetch: Box<Fetch>,
+    ) -> Result<CallId, (CallId, FetchError)> {
+        let broken = fetch.broken.take();
+        let now = engine.now();
+        let (limit, redirects, timeout) = (fetch.body_limit, fetch.redirects, fetch.timeout);
+        let id = self.new_call();
+        let call = &mut self.calls[id.at as usize];
+        call.requester = Some(requester(id));
+        (call.limit, call.redirects) = (limit, redirects);
+        call.end = timeout.map(|span| now + span);
+        call.fetch = Some(fetch);
+        let begun = match broken {
+            Some(error) => Err(error),
+            None => self.prepare(id.at).and_then(|()| self.place(engine, id.at)),
+        };
+        match begun {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.free_call(id.at);
+                Err((id, error))
             }
-            let asked = head.asked();
-            match fetch.body.len() {
-                0 => Ok((asked, head.empty())),
-                len => Ok((asked, head.length(len as u64)?)),
-            }
-        })?;
-        self.send(engine, call, &fetch.body);
-        self.end_request(engine, call);
-        Ok(call)
+        }
     }
 
     /// Begins a call. `encode` writes the head of the request.
     pub(crate) fn open<S: LinkState>(
         &mut self,
         engine: &mut Engine<S>,
-        caller: Requester,
+        requester: Requester,
         origin: &Origin,
         limit: u64,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(Asked, BodyEncoder), EncodeError>,
     ) -> Result<CallId, FetchError> {
-        self.out.clear();
-        let (asked, sender) = encode(&mut self.out).map_err(FetchError::Request)?;
-        let number = match self.idle.get_mut(origin).and_then(Vec::pop) {
-            Some(number) => number,
-            None => self.connect(engine, origin.clone())?,
+        let site = self.pool.of_origin(&self.settings, origin)?;
+        let id = self.new_call();
+        let call = &mut self.calls[id.at as usize];
+        (call.requester, call.site, call.limit) = (Some(requester), site, limit);
+        let begun = match encode(&mut call.request) {
+            Ok((asked, sender)) => {
+                (call.asked, call.sender) = (asked, Some(sender));
+                self.place(engine, id.at)
+            }
+            Err(error) => Err(error.into()),
         };
-        let Some(link) = self.links[number as usize].as_mut() else {
-            return Err(FetchError::Refused);
-        };
-        link.decoder.expect(asked);
-        link.round = link.round.wrapping_add(1);
-        let (head, body, sender) = (None, Vec::new(), Some(sender));
-        link.call = Some(Outgoing { caller, limit, head, body, sender });
-        link.write(engine, &self.out);
-        Ok(CallId { link: number, round: link.round })
-    }
-
-    /// Sends a part of the body of a request. A call that is over ignores it.
-    pub(crate) fn send<S>(&mut self, engine: &mut Engine<S>, call: CallId, data: &[u8]) {
-        self.out.clear();
-        let Some(link) = self.links[call.link as usize].as_mut() else { return };
-        let Some(of) = link.call.as_mut().filter(|_| link.round == call.round) else { return };
-        let sender = of.sender.as_mut();
-        if sender.is_some_and(|sender| sender.data(&mut self.out, data).is_ok()) {
-            link.write(engine, &self.out);
-        } else {
-            link.abort(engine);
+        match begun {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.free_call(id.at);
+                Err(error)
+            }
         }
     }
 
-    /// Ends the body of a request.
-    pub(crate) fn end_request<S>(&mut self, engine: &mut Engine<S>, call: CallId) {
+    /// Sends a part of the body of a request: a large one without a copy. A call that is over
+    /// ignores it.
+    pub(crate) fn send<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        call: CallId,
+        data: impl Into<Buf> + AsRef<[u8]>,
+    ) {
+        let Some(of) = self.live(call) else { return };
+        let is_large = of.link.is_some() && data.as_ref().len() >= LARGE;
+        if !is_large {
+            return self.write_body(engine, call, |sender, out| match sender {
+                Some(sender) => sender.data(out, data.as_ref()),
+                None => Err(EncodeError::TooLong),
+            });
+        }
+        let len = data.as_ref().len();
+        self.write_body(engine, call, |sender, out| match sender {
+            Some(sender) => sender.before(out, len),
+            None => Err(EncodeError::TooLong),
+        });
+        let Some(id) = self.id_of(call) else { return };
+        if engine.write(id, data).is_err() {
+            engine.abort(id);
+        }
+        self.write_body(engine, call, |sender, out| {
+            sender.iter_mut().for_each(|sender| sender.after(out, len));
+            Ok(())
+        });
+    }
+
+    /// Ends the body of a request, with its trailers.
+    pub(crate) fn end_request<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        call: CallId,
+        trailers: &[(String, Vec<u8>)],
+    ) {
+        let fields = trailers.iter().map(|(name, value)| (&**name, &**value));
+        self.write_body(engine, call, |sender, out| match sender.take() {
+            Some(sender) => sender.end_with(out, fields),
+            None => Ok(()),
+        });
+    }
+
+    fn write_body<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        id: CallId,
+        write: impl FnOnce(&mut Option<BodyEncoder>, &mut Vec<u8>) -> Result<(), EncodeError>,
+    ) {
         self.out.clear();
-        let Some(link) = self.links[call.link as usize].as_mut() else { return };
-        let Some(of) = link.call.as_mut().filter(|_| link.round == call.round) else { return };
-        let sender = of.sender.take();
-        if sender.is_some_and(|sender| sender.end(&mut self.out).is_ok()) {
-            link.write(engine, &self.out);
-        } else {
-            link.abort(engine);
+        let Some(call) = self.calls.get_mut(id.at as usize) else { return };
+        if call.round != id.round || call.requester.is_none() {
+            return;
+        }
+        let written = match call.link {
+            None => write(&mut call.sender, &mut call.request),
+            Some(number) => {
+                let written = write(&mut call.sender, &mut self.out);
+                if let Some(link) = &mut self.links[number as usize] {
+                    link.write(engine, &self.out);
+                }
+                written
+            }
+        };
+        if let Err(error) = written {
+            self.fail_call(engine, id.at, error.into());
         }
     }
 
-    /// Whether a link takes no more of the body of a request. [`Step::Drained`] follows.
+    /// Whether a link takes no more of the body of a request: it has not opened, or too much waits.
+    /// [`Step::Drained`] follows.
     pub(crate) fn is_full<S>(&mut self, engine: &mut Engine<S>, call: CallId) -> bool {
-        match self.of(call).and_then(|link| link.id) {
-            Some(id) => engine.is_full(id),
-            None => false,
+        let Some(of) = self.live(call) else { return false };
+        let Some(link) = of.link.and_then(|number| self.link(number)) else { return true };
+        !link.is_open || link.id.is_some_and(|id| engine.is_full(id))
+    }
+
+    /// Sends bytes through a tunnel, and ends this side of it behind them if `ends`.
+    pub(crate) fn pass<S>(&mut self, engine: &mut Engine<S>, call: CallId, data: Buf, ends: bool) {
+        let Some(id) = self.id_of(call) else { return };
+        if engine.write(id, data).is_err() {
+            engine.abort(id);
+        } else if ends {
+            engine.shutdown(id);
         }
     }
 
-    /// Sets whether the response is read.
-    pub(crate) fn set_reads<S>(&mut self, engine: &mut Engine<S>, call: CallId, on: bool) {
-        let Some(link) = self.of(call) else { return };
+    /// Limits the time of a response's body: each byte gives a second back.
+    pub(crate) fn limit_body<S>(
+        &mut self,
+        engine: &mut Engine<S>,
+        call: CallId,
+        span: Option<Duration>,
+    ) {
+        let number = self.live(call).and_then(|call| call.link);
+        if let Some(link) = number.and_then(|number| self.link(number))
+            && let Some(id) = link.id
+        {
+            link.is_limited = span.is_some();
+            engine.limit(id, span, 1);
+        }
+    }
+
+    /// Sets how long a tunnel may be idle.
+    pub(crate) fn set_idle<S>(&mut self, engine: &mut Engine<S>, call: CallId, span: Duration) {
+        if let Some(id) = self.id_of(call) {
+            engine.set_idle_timeout(id, span);
+        }
+    }
+
+    /// Closes a tunnel behind what is written. Nothing more comes of its call.
+    pub(crate) fn close<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) {
+        let Some(of) = self.live(call) else { return };
+        if let Some(number) = of.link {
+            self.retire(engine, number);
+        }
+        self.free_call(call.at);
+    }
+
+    /// Ends the links to a server that have no call.
+    pub(crate) fn forget_idle<S: LinkState>(&mut self, engine: &mut Engine<S>, origin: &Origin) {
+        let idle = self.pool.take_idle(origin);
+        idle.into_iter().for_each(|number| self.let_go(engine, number));
+    }
+
+    /// Sets whether the response is read. The caller asks for the next [`step`](Hub::step) then.
+    pub(crate) fn set_reads<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        call: CallId,
+        on: bool,
+    ) {
+        let Some(number) = self.live(call).and_then(|call| call.link) else { return };
+        let Some(link) = self.links[number as usize].as_mut() else { return };
+        if link.is_paused != on {
+            return;
+        }
         link.is_paused = !on;
-        let (id, number) = (link.id, call.link);
-        self.ready.push_back(number);
-        if let Some(id) = id {
+        if let Some(id) = link.id {
             if on {
                 engine.resume(id)
             } else {
                 engine.pause(id)
             };
         }
+        if on {
+            self.ready.push_back(number);
+            let phase = self.calls[call.at as usize].phase;
+            self.set_phase(engine, call.at, phase);
+        } else {
+            self.calls[call.at as usize].phase_end = None;
+        }
     }
 
     /// Ends a call whose response nobody wants. Nothing more comes of it.
-    pub(crate) fn cancel<S>(&mut self, engine: &mut Engine<S>, call: CallId) {
-        if let Some(link) = self.of(call) {
-            link.call = None;
-            link.abort(engine);
-        }
-    }
-
-    fn connect<S: LinkState>(
-        &mut self,
-        engine: &mut Engine<S>,
-        origin: Origin,
-    ) -> Result<u32, FetchError> {
-        let Ok(ip) = origin.host.parse::<IpAddr>() else {
-            return Err(FetchError::Url { url: origin.host, why: "it is no address" });
-        };
-        let address = (ip, origin.port);
-        let number = self.free.pop().unwrap_or(self.links.len() as u32);
-        let state = S::of_link(number);
-        let Ok(id) = engine.connect([address], ConnectOptions::default(), state) else {
-            if (number as usize) < self.links.len() {
-                self.free.push(number);
-            }
-            return Err(FetchError::Refused);
-        };
-        let link = Link {
-            id: Some(id),
-            origin,
-            decoder: ResponseDecoder::new(),
-            input: Input::default(),
-            head_at: 0,
-            call: None,
-            round: 0,
-            keeps: false,
-            is_at_end: false,
-            has_drained: false,
-            is_paused: false,
-            failed: None,
-        };
-        if number as usize == self.links.len() {
-            self.links.push(None);
-        }
-        self.links[number as usize] = Some(link);
-        Ok(number)
-    }
-
-    /// Bytes have come.
-    pub(crate) fn data(&mut self, number: u32, data: Buf) {
-        if let Some(link) = self.link(number) {
-            link.input.push(data);
-        }
-    }
-
-    /// The output of a link has drained.
-    pub(crate) fn drained(&mut self, number: u32) {
-        if let Some(link) = self.link(number) {
-            link.has_drained = true;
-        }
-    }
-
-    /// The server has ended its side.
-    pub(crate) fn eof<S>(&mut self, engine: &mut Engine<S>, number: u32) {
-        let Some(link) = self.link(number) else { return };
-        link.keeps = false;
-        if link.call.is_none() {
-            if let Some(id) = link.id {
-                engine.close(id);
-            }
+    pub(crate) fn cancel<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) {
+        if self.live(call).is_none() {
             return;
         }
-        link.failed = match link.decoder.finish(link.input.rest()) {
-            Ok(Event::End) => None,
-            _ => Some(FetchError::Ended),
-        };
-        link.is_at_end = link.failed.is_none();
-    }
-
-    /// The connection is over.
-    pub(crate) fn closed(&mut self, number: u32, cause: Cause) {
-        let Some(link) = self.link(number) else { return };
-        link.id = None;
-        if link.call.is_some() {
-            link.failed.get_or_insert(FetchError::Connection(cause));
+        if let Some(number) = self.calls[call.at as usize].link {
+            self.let_go(engine, number);
         }
+        self.free_call(call.at);
     }
 
-    /// A limit of time has passed.
-    pub(crate) fn fail(&mut self, number: u32, cause: Cause) {
-        if let Some(link) = self.link(number) {
-            link.failed = Some(FetchError::Connection(cause));
-        }
-    }
-
-    /// A link that something has happened on.
-    fn link(&mut self, number: u32) -> Option<&mut Link> {
-        self.ready.push_back(number);
-        self.links.get_mut(number as usize)?.as_mut()
-    }
-
-    /// The link of a call that is not over.
-    fn of(&mut self, call: CallId) -> Option<&mut Link> {
-        let is_of = |link: &&mut Link| link.round == call.round && link.call.is_some();
-        self.links.get_mut(call.link as usize)?.as_mut().filter(is_of)
+    /// The server shuts down: links without a call end, and the others behind their call.
+    pub(crate) fn drain<S: LinkState>(&mut self, engine: &mut Engine<S>) {
+        self.is_draining = true;
+        let idle: Vec<u32> = self.pool.sites.iter().flat_map(|site| site.idle.clone()).collect();
+        idle.into_iter().for_each(|number| self.let_go(engine, number));
     }
 
     /// The head, or the trailers, of the last step, and the bytes that they lie in.
@@ -343,129 +358,77 @@ impl Hub {
         Some((&self.head, link.input.from(link.head_at)))
     }
 
-    /// What follows for a caller; `None` if it is nothing. Ask until then, behind each call of the
-    /// hub that is told something, and behind [`set_reads`](Hub::set_reads).
-    pub(crate) fn step<S>(&mut self, engine: &mut Engine<S>) -> Option<Step> {
-        while let Some(&number) = self.ready.front() {
-            self.last = number;
-            if let Some(step) = self.step_of(engine, number) {
-                return Some(step);
-            }
-            self.ready.pop_front();
-        }
-        None
-    }
-
-    fn step_of<S>(&mut self, engine: &mut Engine<S>, number: u32) -> Option<Step> {
-        let link = self.links.get_mut(number as usize)?.as_mut()?;
-        if let Some(error) = link.failed.take() {
-            let call = link.call.take()?;
-            link.abort(engine);
-            return Some(match call.is_streamed() {
-                true => Step::Failed(call.caller, error),
-                false => Step::Done(call.caller, Err(error)),
-            });
-        }
-        if std::mem::take(&mut link.has_drained)
-            && let Some(call) = link.call.as_ref().filter(|call| call.is_streamed())
-        {
-            return Some(Step::Drained(call.caller));
-        }
-        loop {
-            if link.is_paused {
-                return None;
-            }
-            let Some(call) = link.call.as_mut() else { break };
-            let caller = call.caller;
-            let event = match link.decoder.decode(&mut self.head, link.input.rest()) {
-                Ok(step) => {
-                    link.head_at = link.input.pass(step.consumed);
-                    step.event
-                }
-                Err(error) => {
-                    link.failed = Some(FetchError::Response(error));
-                    return self.step_of(engine, number);
-                }
-            };
-            match event {
-                Event::Interim if call.is_streamed() => return Some(Step::Interim(caller)),
-                Event::Head => {
-                    link.keeps = self.head.keep_alive();
-                    let _ = link.decoder.limit_body(call.limit);
-                    if call.is_streamed() {
-                        return Some(Step::Head(caller));
-                    }
-                    let status = Status::new(self.head.status()).unwrap_or(Status::BAD_GATEWAY);
-                    let fields = self.head.fields(link.input.from(link.head_at));
-                    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_vec()));
-                    call.head = Some((status, fields.collect()));
-                }
-                Event::Body(range) => {
-                    let range = link.head_at + range.start..link.head_at + range.end;
-                    if call.is_streamed() {
-                        return Some(Step::Body(caller, link.input.part(range)));
-                    }
-                    call.body.extend_from_slice(&link.input.from(range.start)[..range.len()]);
-                }
-                Event::Trailers if call.is_streamed() => return Some(Step::Trailers(caller)),
-                Event::End => return self.end(engine, number),
-                Event::NeedMore | Event::Closed if link.is_at_end => {
-                    return self.end(engine, number);
-                }
-                Event::NeedMore | Event::Closed => break,
-                _ => {}
-            }
-        }
-        link.input.settle();
-        self.sweep(number);
-        None
-    }
-
-    /// A response is whole.
-    fn end<S>(&mut self, engine: &mut Engine<S>, number: u32) -> Option<Step> {
-        let link = self.links.get_mut(number as usize)?.as_mut()?;
-        let call = link.call.take()?;
-        link.input.settle();
-        if link.keeps && call.sender.is_none() && link.input.is_empty() && link.id.is_some() {
-            self.idle.entry(link.origin.clone()).or_default().push(number);
-        } else {
-            link.abort(engine);
-        }
-        Some(match call.head {
-            Some((status, fields)) => {
-                Step::Done(call.caller, Ok(Fetched { status, fields, body: call.body }))
-            }
-            None => Step::End(call.caller),
+    /// The response of the last step, without a body.
+    pub(crate) fn response_head(&self) -> Option<Fetched> {
+        let link = self.links.get(self.last as usize)?.as_ref()?;
+        let call = &self.calls[link.call? as usize];
+        let (head, bytes) = self.response()?;
+        let end = head.offsets().last().map_or(head.reason_range().end, |field| field.value().end);
+        let url = call.fetch.as_ref().filter(|_| call.has_moved).map(|fetch| fetch.url.clone());
+        Some(Fetched {
+            status: Status::new(head.status())?,
+            bytes: bytes[..end].to_vec(),
+            body_at: end,
+            is_decoded: call.is_decoded,
+            url,
         })
     }
 
-    /// Forgets a link that is over.
-    fn sweep(&mut self, number: u32) {
-        let link = self.links.get(number as usize).and_then(Option::as_ref);
-        if link.is_none_or(|link| link.id.is_some() || link.call.is_some()) {
-            return;
+    /// The connection of a call.
+    fn id_of(&mut self, call: CallId) -> Option<Id> {
+        let number = self.live(call)?.link?;
+        self.link(number)?.id
+    }
+
+    /// How many calls are not over.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len() - self.free_calls.len()
+    }
+
+    /// A call that is not over.
+    pub(super) fn live(&mut self, id: CallId) -> Option<&mut FetchCall> {
+        let call = self.calls.get_mut(id.at as usize)?;
+        (call.round == id.round && call.requester.is_some()).then_some(call)
+    }
+
+    fn new_call(&mut self) -> CallId {
+        if self.head.limits().fields == 0 {
+            self.head = ResponseHead::new(LIMITS);
         }
-        if let Some(link) = self.links[number as usize].take() {
-            if let Some(idle) = self.idle.get_mut(&link.origin) {
-                idle.retain(|other| *other != number);
+        let at = self.free_calls.pop().unwrap_or_else(|| {
+            self.calls.push(FetchCall::new());
+            self.calls.len() as u32 - 1
+        });
+        CallId { at, round: self.calls[at as usize].round }
+    }
+
+    pub(super) fn free_call(&mut self, at: u32) {
+        self.calls[at as usize].clear();
+        self.free_calls.push(at);
+    }
+
+    /// Finds the server of a call, and writes its request.
+    pub(super) fn prepare(&mut self, at: u32) -> Result<(), FetchError> {
+        let call = &mut self.calls[at as usize];
+        let Some(url) = call.fetch.as_mut().map(|fetch| std::mem::take(&mut fetch.url)) else {
+            return Ok(());
+        };
+        let prepared = match self.pool.of_url(&self.settings, &url) {
+            Ok(site) => {
+                call.site = site;
+                let (prefix, rest) = split(&url).unwrap_or_default();
+                let authority = prefix.split_once("://").map_or("", |(_, authority)| authority);
+                call.encode(&target_of(rest), authority)
             }
-            self.free.push(number);
+            Err(error) => Err(error),
+        };
+        if let Some(fetch) = &mut call.fetch {
+            fetch.url = url;
         }
-    }
-}
-
-impl Link {
-    fn write<S>(&mut self, engine: &mut Engine<S>, bytes: &[u8]) {
-        let Some(id) = self.id.filter(|_| !bytes.is_empty()) else { return };
-        if engine.write_slice(id, bytes).is_err() {
-            engine.abort(id);
-        }
+        prepared
     }
 
-    fn abort<S>(&mut self, engine: &mut Engine<S>) {
-        self.keeps = false;
-        if let Some(id) = self.id {
-            engine.abort(id);
-        }
+    pub(super) fn call_of_link(&self, number: u32) -> Option<u32> {
+        self.links.get(number as usize)?.as_ref()?.call
     }
 }

@@ -45,6 +45,12 @@ impl Input {
         self.at - count
     }
 
+    /// Goes back to bytes that were passed, and are not settled.
+    #[cfg(feature = "deflate")]
+    pub(crate) fn pass_back(&mut self, count: usize) {
+        self.at -= count;
+    }
+
     /// Bytes from their beginning on, decoded ones too, until the next [`push`](Input::push) or
     /// [`settle`](Input::settle).
     pub(crate) fn from(&self, start: usize) -> &[u8] {
@@ -57,6 +63,14 @@ impl Input {
             Some(lease) => lease.slice(range).into(),
             None => self.kept[range].to_vec().into(),
         }
+    }
+
+    /// All bytes that are not decoded, without a copy if they were read whole.
+    pub(crate) fn take(&mut self) -> Buf {
+        let start = self.pass(self.rest().len());
+        let all = self.part(start..self.at);
+        self.settle();
+        all
     }
 
     /// Keeps what is not decoded, and gives the memory of the loop back.

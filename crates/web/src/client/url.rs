@@ -1,12 +1,16 @@
 //! Where a request goes.
 
+use std::borrow::Cow;
+
+use iri_string::types::{UriReferenceStr, UriStr};
+
 use super::error::FetchError;
 
 /// A scheme, a host and a port: requests to one origin share its connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     pub(crate) is_tls: bool,
-    /// Without brackets.
+    /// In lower case, and without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
@@ -24,35 +28,107 @@ pub(crate) struct FetchUrl {
 impl FetchUrl {
     pub(crate) fn parse(text: &str) -> Result<FetchUrl, FetchError> {
         let wrong = |why| FetchError::Url { url: text.to_owned(), why };
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("it has no scheme"))?;
-        let is_tls = match scheme {
-            _ if scheme.eq_ignore_ascii_case("http") => false,
-            _ if scheme.eq_ignore_ascii_case("https") => true,
+        let uri = UriStr::new(text).map_err(|_| wrong("it is no absolute URL"))?;
+        let is_tls = match uri.scheme_str() {
+            scheme if scheme.eq_ignore_ascii_case("http") => false,
+            scheme if scheme.eq_ignore_ascii_case("https") => true,
             _ => return Err(wrong("its scheme is neither http nor https")),
         };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, rest) = rest.split_at(end);
-        if authority.contains('@') {
+        let parts = uri.authority_components().ok_or_else(|| wrong("it has no host"))?;
+        if parts.userinfo().is_some() {
             return Err(wrong("it has a user: set the field Authorization"));
         }
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => {
-                (host, Some(port).filter(|port| !port.is_empty()))
-            }
-            _ => (authority, None),
-        };
-        let port = match port {
+        let port = match parts.port().filter(|port| !port.is_empty()) {
             Some(port) => port.parse().map_err(|_| wrong("its port is no number below 65536"))?,
             None if is_tls => 443,
             None => 80,
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let host = parts.host().trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
             return Err(wrong("it has no host"));
         }
-        let target = rest.split('#').next().unwrap_or("");
-        let target = if target.starts_with('/') { target.into() } else { format!("/{target}") };
-        let origin = Origin { is_tls, host, port };
-        Ok(FetchUrl { origin, authority: authority.to_owned(), target })
+        let origin = Origin { is_tls, host: host.to_ascii_lowercase(), port };
+        let authority = uri.authority_str().unwrap_or_default().to_owned();
+        let (_, rest) = split(text).ok_or_else(|| wrong("it has no host"))?;
+        Ok(FetchUrl { origin, authority, target: target_of(rest).into_owned() })
+    }
+}
+
+/// The scheme and the authority of a URL, and what is behind them.
+pub(crate) fn split(url: &str) -> Option<(&str, &str)> {
+    let start = url.find("://")? + 3;
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    Some(url.split_at(end))
+}
+
+/// The target of a request: the path and the query of what is behind the authority of a URL.
+pub(crate) fn target_of(rest: &str) -> Cow<'_, str> {
+    let target = rest.split_once('#').map_or(rest, |(target, _)| target);
+    if target.starts_with('/') { target.into() } else { format!("/{target}").into() }
+}
+
+/// The URL that a reference at a URL means (RFC 3986, section 5), without a fragment.
+pub(crate) fn join(base: &str, reference: &str) -> Result<String, &'static str> {
+    let base = UriStr::new(base).map_err(|_| "its base is no URL")?;
+    let reference = UriReferenceStr::new(reference).map_err(|_| "it is no reference of a URL")?;
+    let resolved = reference.resolve_against(base.to_absolute());
+    let mut url = resolved.to_string();
+    if let Some(at) = url.find('#') {
+        url.truncate(at);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_urls() {
+        let url = FetchUrl::parse("HTTP://Example.COM:8080/a?b#c").unwrap();
+        let origin = Origin { is_tls: false, host: "example.com".into(), port: 8080 };
+        assert_eq!((url.origin, &*url.target), (origin, "/a?b"));
+        assert_eq!(url.authority, "Example.COM:8080");
+        let url = FetchUrl::parse("https://[::1]?q").unwrap();
+        assert_eq!((&*url.origin.host, url.origin.port, &*url.target), ("::1", 443, "/?q"));
+        assert_eq!(url.authority, "[::1]");
+        assert_eq!(FetchUrl::parse("http://h:/").unwrap().origin.port, 80);
+    }
+
+    #[test]
+    fn what_is_no_url_of_http() {
+        let why = |text| match FetchUrl::parse(text) {
+            Err(FetchError::Url { why, .. }) => why,
+            other => panic!("{other:?}"),
+        };
+        for text in ["", "example.com", "/path", "http://a b/", "http://a/\u{e9}", "http://a/%2"] {
+            assert_eq!(why(text), "it is no absolute URL", "{text}");
+        }
+        for text in ["ftp://a/", "file:///etc/passwd", "mailto:a@b"] {
+            assert_eq!(why(text), "its scheme is neither http nor https", "{text}");
+        }
+        for text in ["http:///a", "http:a", "http://:80/"] {
+            assert_eq!(why(text), "it has no host", "{text}");
+        }
+        assert_eq!(why("http://u:p@a/"), "it has a user: set the field Authorization");
+        assert_eq!(why("http://a:65536/"), "its port is no number below 65536");
+    }
+
+    #[test]
+    fn references_are_resolved() {
+        let base = "http://a.test/b/c?d";
+        for (reference, url) in [
+            ("e", "http://a.test/b/e"),
+            ("/e#f", "http://a.test/e"),
+            ("?e", "http://a.test/b/c?e"),
+            ("../../../e", "http://a.test/e"),
+            ("//e.test/f", "http://e.test/f"),
+            ("https://e.test", "https://e.test"),
+            ("", "http://a.test/b/c?d"),
+            ("mailto:a@b", "mailto:a@b"),
+        ] {
+            assert_eq!(join(base, reference).as_deref(), Ok(url), "{reference}");
+        }
+        assert!(join(base, "a b").is_err());
     }
 }

@@ -34,6 +34,7 @@ use windlass_serve::memory::Budget;
 use windlass_serve::report::Counters;
 use windlass_serve::{Config, Id, Remote};
 
+use crate::client::news::LinkEnd;
 use crate::exchange::program::Answer;
 use crate::exchange::{Machine, Slot, Wire};
 use crate::message::event::Publication;
@@ -116,7 +117,7 @@ impl<S: Default + 'static> Engine<S> {
         let config = config.close_on_eof(false).limit_events(true).limits(of_connections);
         Engine {
             below: windlass_serve::Engine::new(config),
-            machine: Machine::new(limits, crate::remote::Remote::default()),
+            machine: Machine::new(limits, crate::remote::Remote::default(), Default::default()),
             queue: Queue::new(),
             raw_listeners: Vec::new(),
             beginning: Vec::new(),
@@ -241,6 +242,24 @@ impl<S: Default + 'static> Engine<S> {
             Below::Wake { id } => {
                 let (machine, queue, mut wire) = self.parts(id);
                 machine.woken(queue, &mut wire);
+            }
+            Below::Completed(completed) => {
+                self.machine.completed(&mut self.queue, &mut self.below, completed);
+            }
+            Below::Closed {
+                state,
+                cause,
+                #[cfg(feature = "tls")]
+                tls_error,
+                ..
+            } if state.link().is_some() => {
+                let link = state.link()?;
+                let end = LinkEnd {
+                    cause,
+                    #[cfg(feature = "tls")]
+                    tls_error,
+                };
+                self.machine.link_closed(&mut self.queue, &mut self.below, link, end);
             }
             Below::Closed { id, cause, unsent, state, .. } => {
                 let was_beginning = self.end_beginning(id);

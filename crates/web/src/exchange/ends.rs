@@ -73,8 +73,9 @@ impl<K: 'static> Machine<K> {
                 // It has come meanwhile, and its wake follows.
                 slot.exchange = Some(exchange);
             }
-            (Stage::Answer(_) | Stage::Later(_), Cause::TooSlow) => {
+            (Stage::Answer(_) | Stage::Later(_) | Stage::Fetch(..), Cause::TooSlow) => {
                 self.running.end(exchange.route);
+                self.cancel_fetch(wire.engine, &exchange);
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
             }
             (Stage::Skip, Cause::TooSlow) => {
@@ -136,7 +137,11 @@ impl<K: 'static> Machine<K> {
                 self.give_up(program, wire, Some(exchange), cut);
                 self.flush(wire);
             }
-            Stage::Room | Stage::Answer(_) | Stage::Later(_) | Stage::Forward(_) => {
+            Stage::Room
+            | Stage::Answer(_)
+            | Stage::Later(_)
+            | Stage::Fetch(..)
+            | Stage::Forward(_) => {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
                 }
@@ -184,9 +189,6 @@ impl<K: 'static> Machine<K> {
         if let Some(raw) = slot.raw() {
             return self.raw_closed(program, id, raw, cause);
         }
-        if let Some(link) = slot.link() {
-            return self.link_closed(program, engine, link, cause);
-        }
         let peer = self.peers.get(slot.peer);
         self.peers.remove(slot.peer);
         let Some(mut exchange) = slot.exchange.take() else { return };
@@ -196,6 +198,10 @@ impl<K: 'static> Machine<K> {
             Stage::Head | Stage::Skip | Stage::Room => return,
             Stage::Body(_) | Stage::Receive(_) => {}
             Stage::Answer(_) | Stage::Later(_) => self.running.end(*route),
+            Stage::Fetch(call, _) => {
+                self.running.end(*route);
+                self.hub.cancel(engine, *call);
+            }
             Stage::Forward(forwarding) => {
                 self.running.end(*route);
                 self.hub.cancel(engine, forwarding.call);
@@ -223,6 +229,13 @@ impl<K: 'static> Machine<K> {
         self.recycle(exchange);
     }
 
+    /// Nobody waits for the response of another server any more.
+    fn cancel_fetch(&mut self, engine: &mut Engine<Slot<K>>, exchange: &Exchange<K>) {
+        if let Stage::Fetch(call, _) = exchange.stage {
+            self.hub.cancel(engine, call);
+        }
+    }
+
     /// The server shuts down: connections without a request close, and the others behind their
     /// response. Those with another protocol hear of it.
     pub(crate) fn drain<P: Program<Keep = K>>(
@@ -234,6 +247,7 @@ impl<K: 'static> Machine<K> {
         (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
         self.end_events(program, engine);
+        self.hub.drain(engine);
         let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
         for id in idle {
@@ -267,6 +281,10 @@ impl<K: 'static> Machine<K> {
                     continue;
                 }
                 Stage::Answer(_) | Stage::Later(_) => self.running.end(exchange.route),
+                Stage::Fetch(..) => {
+                    self.running.end(exchange.route);
+                    self.cancel_fetch(wire.engine, &exchange);
+                }
                 Stage::Forward(ref forwarding) => {
                     self.running.end(exchange.route);
                     self.hub.cancel(wire.engine, forwarding.call);

@@ -62,8 +62,8 @@ impl<K: 'static> Machine<K> {
                 return self.respond(program, wire, exchange, context, response);
             }
         };
-        self.hub.send(wire.engine, call, body);
-        self.hub.end_request(wire.engine, call);
+        self.hub.send(wire.engine, call, body.to_vec());
+        self.hub.end_request(wire.engine, call, &[]);
         let forwarding = Forwarding { call, response: None, sent: 0 };
         self.wait_for(wire, exchange, context, Stage::Forward(Box::new(forwarding)))
     }
@@ -79,7 +79,7 @@ impl<K: 'static> Machine<K> {
             Step::Head(Requester::Stream(id)) => self.pass_head(program, engine, id),
             Step::Body(Requester::Stream(id), part) => self.pass_body(engine, id, part),
             Step::End(Requester::Stream(id)) => self.pass_end(program, engine, id, None),
-            Step::Failed(Requester::Stream(id), error) => {
+            Step::Failed(Requester::Stream(id), error, _) => {
                 self.pass_end(program, engine, id, Some(error))
             }
             _ => {}

@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 
 use windlass::Buf;
+use windlass_serve::ops::Completed;
 use windlass_serve::{Cause, Engine};
 
 use super::peer::PeerMark;
@@ -13,6 +14,7 @@ use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
 use crate::client::hub::{LinkState, Requester, Step};
+use crate::client::news::LinkEnd;
 
 /// Something that has happened on a link.
 pub(super) enum LinkNews {
@@ -50,10 +52,11 @@ impl<K: 'static> Machine<K> {
         news: LinkNews,
     ) {
         match news {
-            LinkNews::Data(data) => self.hub.data(number, data),
+            LinkNews::Opened => self.hub.opened(engine, number),
+            LinkNews::Data(data) => self.hub.data(engine, number, data),
             LinkNews::Eof => self.hub.eof(engine, number),
             LinkNews::Drained => self.hub.drained(number),
-            LinkNews::LimitReached(Cause::Idle) | LinkNews::Opened => {}
+            LinkNews::LimitReached(Cause::Idle) => self.hub.is_idle(number),
             LinkNews::LimitReached(cause) => self.hub.fail(number, cause),
         }
         self.take_steps(program, engine);
@@ -61,15 +64,28 @@ impl<K: 'static> Machine<K> {
 
     /// A link is over.
     #[cold]
-    pub(super) fn link_closed<P: Program<Keep = K>>(
+    pub(crate) fn link_closed<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
         number: u32,
-        cause: Cause,
+        end: LinkEnd,
     ) {
-        self.hub.closed(number, cause);
+        self.hub.closed(engine, number, end);
         self.take_steps(program, engine);
+    }
+
+    /// An operation of the engine has completed.
+    #[cold]
+    pub(crate) fn completed<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        mut completed: Completed,
+    ) {
+        if self.hub.completed(engine, &mut completed) {
+            self.take_steps(program, engine);
+        }
     }
 
     /// Does what follows of what the hub was told.
@@ -99,8 +115,8 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         (fetch, keep): (Box<Fetch>, K),
     ) -> Next<K> {
-        match self.hub.begin(wire.engine, Requester::Request(wire.id), &fetch) {
-            Ok(_) => self.wait_for(wire, exchange, context, Stage::Answer(keep)),
+        match self.hub.begin(wire.engine, Requester::Request(wire.id), fetch) {
+            Ok(call) => self.wait_for(wire, exchange, context, Stage::Fetch(call, keep)),
             Err(error) => {
                 let answer = program.within(wire.id, |program| program.fetched(keep, Err(error)));
                 self.answer(program, wire, exchange, context, answer)

@@ -42,7 +42,8 @@ use std::time::Instant;
 use windlass_http1::{Asked, BodyEncoder, Method, RequestDecoder, RequestHead, Version};
 use windlass_serve::{Engine, Id};
 
-use crate::client::hub::Hub;
+use crate::client::hub::{CallId, Hub};
+use crate::client::settings::FetchSettings;
 use crate::exchange::links::LinkNews;
 use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId};
@@ -154,6 +155,8 @@ enum Stage<K> {
     Answer(K),
     /// The answer of another thread.
     Later(Awaited<Response>),
+    /// The response of the server that it has asked.
+    Fetch(CallId, K),
     /// The response of the server that it is passed on to.
     Forward(Box<forward::Forwarding>),
     /// Room for the next part of its response.
@@ -240,10 +243,15 @@ pub(crate) struct Machine<K> {
 }
 
 impl<K: 'static> Machine<K> {
-    pub(crate) fn new(limits: Limits, remote: Remote) -> Machine<K> {
+    pub(crate) fn new(
+        limits: Limits,
+        remote: Remote,
+        client: std::sync::Arc<FetchSettings>,
+    ) -> Machine<K> {
         Machine {
             head: RequestHead::new(limits.of_codec()),
             limits,
+            hub: Hub::new(client, remote.clone()),
             remote,
             topics: Topics::default(),
             hearers: Vec::new(),
@@ -257,7 +265,6 @@ impl<K: 'static> Machine<K> {
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),
-            hub: Hub::new(),
             running: RunningCounts::default(),
             ends: [0; 6],
             panics: 0,

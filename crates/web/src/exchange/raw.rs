@@ -250,6 +250,10 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn woken<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
         match wire.raw() {
             Some(raw) => _ = program.raw(wire.engine, wire.id, raw, News::Wake),
+            None if wire.link().is_some() => {
+                let Some(link) = wire.link() else { return };
+                self.hear_link(program, wire.engine, link, LinkNews::Drained);
+            }
             None => {
                 self.resume(program, wire);
                 self.take_answer(program, wire);

@@ -460,7 +460,7 @@ impl<K: 'static> Machine<K> {
         let slot = wire.slot()?;
         let mut exchange = slot.exchange.take()?;
         match std::mem::replace(&mut exchange.stage, Stage::Head) {
-            Stage::Answer(keep) => {
+            Stage::Answer(keep) | Stage::Fetch(_, keep) => {
                 self.ends_waiting(wire, exchange.route);
                 Some((exchange, keep))
             }

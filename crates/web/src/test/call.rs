@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::client::Client;
+use super::client::TestClient;
 use super::request::TestRequest;
 use super::response::TestResponse;
 use super::simulation::Simulation;
@@ -26,7 +26,7 @@ use crate::app::App;
 /// assert_eq!(caller.call(test::post("/add")).text(), "2");
 /// ```
 pub struct Caller {
-    client: Client,
+    client: TestClient,
     _simulation: Simulation,
 }
 

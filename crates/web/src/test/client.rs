@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 50;
 /// assert_eq!(client.get("http://hello.test/").send()?.text(), "Hello, World!");
 /// # Ok::<(), test::ClientError>(())
 /// ```
-pub struct Client {
+pub struct TestClient {
     net: Rc<RefCell<Net>>,
     kept: Vec<KeptConnection>,
     timeout: Duration,
@@ -49,16 +49,16 @@ struct KeptConnection {
 /// A request that a client is about to send.
 #[must_use = "`send` sends it"]
 pub struct Call<'c> {
-    client: &'c mut Client,
+    client: &'c mut TestClient,
     request: TestRequest,
 }
 
 /// Methods with a verb of their own.
 macro_rules! verbs {
     ($($name:ident $method:literal,)+) => {
-        impl Client {
+        impl TestClient {
             $(
-                #[doc = concat!("A `", $method, "`: see [`request`](Client::request).")]
+                #[doc = concat!("A `", $method, "`: see [`request`](TestClient::request).")]
                 pub fn $name(&mut self, url: &str) -> Call<'_> {
                     self.request($method, url)
                 }
@@ -76,12 +76,12 @@ verbs! {
     patch "PATCH",
 }
 
-impl Client {
+impl TestClient {
     pub(super) fn new(
         net: Rc<RefCell<Net>>,
         #[cfg(feature = "tls")] trust: Option<TlsClient>,
-    ) -> Client {
-        Client {
+    ) -> TestClient {
+        TestClient {
             net,
             kept: Vec::new(),
             timeout: Duration::from_secs(60),
@@ -151,7 +151,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for TestClient {
     fn drop(&mut self) {
         let Ok(mut net) = self.net.try_borrow_mut() else { return };
         for KeptConnection { at, .. } in &self.kept {
@@ -246,9 +246,9 @@ impl Call<'_> {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for TestClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("connections", &self.kept.len()).finish_non_exhaustive()
+        f.debug_struct("TestClient").field("connections", &self.kept.len()).finish_non_exhaustive()
     }
 }
 

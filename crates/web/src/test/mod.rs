@@ -62,7 +62,7 @@ mod seeds;
 mod simulation;
 
 pub use call::Caller;
-pub use client::{Call, Client};
+pub use client::{Call, TestClient};
 pub use connection::Connection;
 pub use error::ClientError;
 pub use loop_work::LoopWork;

@@ -10,7 +10,7 @@ use windlass::sim::{Faults, Sim};
 #[cfg(feature = "tls")]
 use windlass_serve::tls::{Tls, TlsClient};
 
-use super::client::Client;
+use super::client::TestClient;
 use super::connection::Connection;
 use super::loop_work::LoopWork;
 use super::net::Net;
@@ -197,8 +197,8 @@ impl Simulation {
     }
 
     /// A client of HTTP.
-    pub fn client(&self) -> Client {
-        Client::new(
+    pub fn client(&self) -> TestClient {
+        TestClient::new(
             Rc::clone(&self.net),
             #[cfg(feature = "tls")]
             self.trust.borrow().clone(),

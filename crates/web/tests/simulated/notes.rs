@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_web::Status;
-use windlass_web::test::{self, Client, ClientError, Simulation};
+use windlass_web::test::{self, ClientError, Simulation, TestClient};
 
 use json_api::{Note, api};
 
@@ -15,7 +15,7 @@ mod json_api;
 /// What a client knows of the server.
 struct Known {
     base: &'static str,
-    client: Client,
+    client: TestClient,
     /// The notes that it has an answer for.
     notes: BTreeMap<u64, String>,
     /// The texts of those that may be there.
