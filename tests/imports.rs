@@ -141,6 +141,7 @@ const WEB: Floors = Floors {
         ("words", &["words"]),
         ("codings of bodies", &["coding"]),
         ("other threads", &["remote", "topics"]),
+        ("sources of bodies", &["message::source"]),
         (
             "other servers",
             &[
@@ -173,7 +174,6 @@ const WEB: Floors = Floors {
                 "message::handover",
                 "message::head",
                 "message::query",
-                "message::source",
                 "message::subscription",
                 "message::response",
                 "message::later",
