@@ -169,6 +169,11 @@ impl FetchCall {
         }
     }
 
+    /// Whether the call of this round is not over.
+    pub(super) fn is_live(&self, round: u32) -> bool {
+        self.round == round && self.requester.is_some()
+    }
+
     pub(super) fn is_streamed(&self) -> bool {
         matches!(self.requester, Some(Requester::Stream(_) | Requester::OwnStream(_)))
     }

@@ -231,7 +231,7 @@ impl Hub {
     ) {
         self.out.clear();
         let Some(call) = self.calls.get_mut(id.at as usize) else { return };
-        if call.round != id.round || call.requester.is_none() {
+        if !call.is_live(id.round) {
             return;
         }
         let written = match call.link {
@@ -388,7 +388,7 @@ impl Hub {
     /// A call that is not over.
     pub(super) fn live(&mut self, id: CallId) -> Option<&mut FetchCall> {
         let call = self.calls.get_mut(id.at as usize)?;
-        (call.round == id.round && call.requester.is_some()).then_some(call)
+        call.is_live(id.round).then_some(call)
     }
 
     fn new_call(&mut self) -> CallId {

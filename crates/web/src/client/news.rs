@@ -150,8 +150,7 @@ impl Hub {
         // Those that wait have their answer, whatever the time for which it is kept.
         let waiting: Vec<(u32, u32)> = of.waiting.iter().copied().collect();
         for (at, round) in waiting {
-            let call = &self.calls[at as usize];
-            if call.round != round || call.requester.is_none() {
+            if !self.calls[at as usize].is_live(round) {
                 continue;
             }
             match found_errno(&self.pool.site(site).addresses) {

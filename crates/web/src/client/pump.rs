@@ -39,6 +39,10 @@ impl Hub {
             return Ok(());
         }
         let (most, of) = (self.settings.waiting, self.pool.site(site));
+        if of.waiting.len() >= most {
+            // Those that are over wait no more.
+            of.waiting.retain(|(at, round)| self.calls[*at as usize].is_live(*round));
+        }
         if is_again {
             of.waiting.push_front((at, round));
         } else if of.waiting.len() >= most {
@@ -58,7 +62,7 @@ impl Hub {
     pub(super) fn pump<S: LinkState>(&mut self, engine: &mut Engine<S>, site: u32) {
         while let Some(&(at, round)) = self.pool.site(site).waiting.front() {
             let call = &self.calls[at as usize];
-            if call.round != round || call.requester.is_none() {
+            if !call.is_live(round) {
                 self.pool.site(site).waiting.pop_front();
                 continue;
             }

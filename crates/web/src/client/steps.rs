@@ -228,7 +228,12 @@ impl Hub {
             && redirect::leads_elsewhere(code, fetch)
             && let Some(to) = self.head.get(bytes, "location")
         {
-            call.leads_to = Some(String::from_utf8_lossy(to).into_owned());
+            let to = String::from_utf8_lossy(to).into_owned();
+            if self.head.get_all(bytes, "location").nth(1).is_some() {
+                let why = "Location is there several times";
+                return self.break_call(engine, number, FetchError::Redirect { to, why });
+            }
+            call.leads_to = Some(to);
             if let Err(error) = link.decoder.limit_body(MOST_SKIPPED) {
                 return self.refuse(engine, number, error);
             }
@@ -323,11 +328,11 @@ impl Hub {
             let (site, end) = (link.site, link.idle_since + self.settings.idle);
             let of = self.pool.site(site);
             of.idle.push(number);
-            let waits = !of.waiting.is_empty();
-            // Those that wait for a link of any server come first: this one may wait for ever.
-            self.to_pump.extend(self.starved.drain(..));
-            if waits {
+            if !of.waiting.is_empty() {
                 self.to_pump.push_back(site);
+            } else {
+                // It may make room for a link to another server.
+                self.to_pump.extend(self.starved.drain(..));
             }
             self.arm(engine, end);
         } else if is_whole && link.input.is_empty() {
