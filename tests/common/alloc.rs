@@ -9,12 +9,19 @@ struct Counting;
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+    static PEAK_BYTES: Cell<isize> = const { Cell::new(0) };
+    static PEAK_BASE: Cell<isize> = const { Cell::new(0) };
 }
 
 fn count(allocations: u64, bytes: isize) {
     // A thread that ends may still free memory after its counters are gone.
     let _ = ALLOCATIONS.try_with(|all| all.set(all.get() + allocations));
-    let _ = LIVE_BYTES.try_with(|all| all.set(all.get() + bytes));
+    let _ = LIVE_BYTES.try_with(|all| {
+        all.set(all.get() + bytes);
+        if bytes > 0 {
+            let _ = PEAK_BYTES.try_with(|peak| peak.set(peak.get().max(all.get())));
+        }
+    });
 }
 
 // SAFETY: every call goes on to the system's allocator; counting allocates nothing.
@@ -47,4 +54,15 @@ pub fn allocations() -> u64 {
 /// How many more bytes this thread has allocated than freed.
 pub fn live_bytes() -> isize {
     LIVE_BYTES.get()
+}
+
+/// Begins to look for the most bytes at once.
+pub fn begin_peak() {
+    PEAK_BASE.set(LIVE_BYTES.get());
+    PEAK_BYTES.set(LIVE_BYTES.get());
+}
+
+/// The most bytes that were live at once since [`begin_peak`], beside those that were live then.
+pub fn peak_bytes() -> isize {
+    PEAK_BYTES.get() - PEAK_BASE.get()
 }

@@ -1,223 +1,118 @@
-//! An application that asks a server whose every byte the test decides: on one watcher of every
-//! driver.
+//! A client that asks a server whose every byte the test decides: on one watcher of every driver.
 //!
 //! # Why
 //! Both ends and the test share one thread. So a test knows what the server has read and written
-//! when the application acts, and nothing waits for real time.
+//! when the client acts, and nothing waits for real time.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its own part
+
+pub mod server;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use windlass::driver::{Driver, OpCode};
-use windlass::net::{ConnectOptions, SocketOption};
+use server::{Act, Hostile, LISTENER};
+use windlass::driver::Driver;
+use windlass::net::ConnectOptions;
 use windlass::{Address, Completion, Completions, Done, Op, Source, Watcher};
-use windlass_web::client::{Fetch, FetchError, Fetched};
-use windlass_web::{App, Limits, ServerLoop};
+use windlass_web::client::{Fetch, FetchError, FetchEvent, FetchId, FetchSettings, Fetched};
+use windlass_web::{App, Client, Limits, ServerLoop};
 
 use crate::common::{Harness, PATIENCE};
 
-/// What the server does, one after the other. Behind the last act the connection stays open.
-#[derive(Clone, Debug)]
-pub enum Act {
-    Say(Vec<u8>),
-    Wait(Duration),
-    /// Says one byte after the other, with a pause before each.
-    Drip(VecDeque<u8>, Duration),
-    /// Says it again and again, until the connection is over.
-    Endless(Vec<u8>),
-    /// Ends its side, and reads on.
-    Finish,
-    Close,
-    Reset,
+/// What those do who have the application make a call.
+const ASKER: u64 = 1;
+
+/// Who makes the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A handler of an application.
+    App,
+    /// A client in the test's own loop.
+    Own,
+    /// The same, with responses in parts.
+    Streams,
 }
 
-/// A response that nobody can complain of.
-pub const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
+/// What has come of a call.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The status and the body, or what is wrong.
+    pub text: String,
+    /// The response, with its body if it did not come in parts.
+    pub fetched: Option<Fetched>,
+    /// The virtual time when it came.
+    pub at: std::time::Instant,
+}
 
-/// An outcome of a call, as a text: the status and the body, or what is wrong.
-pub fn told(result: &Result<Fetched, FetchError>) -> String {
-    match result {
-        Ok(fetched) => {
-            let body = String::from_utf8_lossy(fetched.body());
-            format!("{} {body}", fetched.status().code())
-        }
-        Err(FetchError::Response(error)) => format!("{:?}", error.rule()),
-        Err(error) => {
+/// An error, as a text.
+fn told(error: &FetchError) -> String {
+    match error {
+        FetchError::Response(error) => format!("{:?}", error.rule()),
+        FetchError::Timeout { phase, .. } => format!("Timeout {phase:?}"),
+        FetchError::Redirect { why, .. } => format!("Redirect: {why}"),
+        FetchError::Status(code) => format!("Status {code}"),
+        error => {
             let text = format!("{error:?}");
             text.split(['(', ' ']).next().unwrap_or_default().to_owned()
         }
     }
 }
 
+fn whole(status: u16, body: &[u8]) -> String {
+    format!("{status} {}", String::from_utf8_lossy(body))
+}
+
 /// The state of the application: the calls that it is to make, and what came of them.
 #[derive(Default)]
 pub struct Calls {
     next: VecDeque<(usize, Fetch)>,
-    /// By the number of the call.
-    pub outcomes: HashMap<usize, Vec<Result<Fetched, FetchError>>>,
+    ended: Vec<(usize, Result<Fetched, FetchError>)>,
 }
 
-/// An application that makes the calls of its state.
-pub fn app() -> App<Calls> {
+fn app(settings: FetchSettings) -> App<Calls> {
     let hour = Duration::from_secs(3600);
-    App::with(|_loop| Calls::default()).limits(Limits::new().answer(hour).keep_alive(hour)).get(
-        "/",
-        |calls: &mut Calls, q| {
+    App::with(|_loop| Calls::default())
+        .client(settings)
+        .limits(Limits::new().answer(hour).keep_alive(hour))
+        .get("/", |calls: &mut Calls, q| {
             let (number, fetch) = calls.next.pop_front().expect("a call");
             q.fetch(fetch, move |calls: &mut Calls, result| {
-                calls.outcomes.entry(number).or_default().push(result);
+                calls.ended.push((number, result));
                 "over"
             })
-        },
-    )
+        })
 }
 
-/// A connection of the server.
-pub struct Conn {
-    source: Source,
-    input: Vec<u8>,
-    acts: VecDeque<Act>,
-    is_busy: bool,
-    /// The bytes that the client's side has taken.
-    pub said: usize,
-    /// Whether the client has ended it, or the server.
-    pub is_over: bool,
+/// Who makes the calls, and what that needs.
+enum Side {
+    App {
+        server: Box<ServerLoop<Calls>>,
+        address: Address,
+        /// What those have heard who have it make a call.
+        heard: HashMap<Source, Vec<u8>>,
+    },
+    Own {
+        client: Box<Client>,
+        streams: bool,
+        /// The number of each request, and what has come of its body.
+        running: HashMap<FetchId, (usize, Option<Fetched>, Vec<u8>)>,
+    },
 }
 
-const ASKER: u64 = 1;
-const LISTENER: u64 = 2;
-/// The operations of a connection have its place behind this token.
-const CONN: u64 = 16;
-
-/// A server that does what scripts say.
-pub struct Hostile {
-    /// The script of each target. One that has none gets [`GOOD`].
-    scripts: HashMap<String, Vec<Act>>,
-    /// What it does to the next connection, before any request.
-    greeting: Option<Vec<Act>>,
-    pub conns: Vec<Conn>,
-    /// The requests that it has read: the place of the connection, the method and the target.
-    pub requests: Vec<(usize, String)>,
-}
-
-impl Hostile {
-    fn complete<D: Driver>(&mut self, watcher: &mut Watcher<D>, c: Completion) {
-        if c.token == LISTENER {
-            if let Ok(Done::Accepted(socket)) = c.result {
-                let source = watcher.attach(socket).expect("a source");
-                let token = CONN + self.conns.len() as u64;
-                let read = Op::read(source).multishot().token(token);
-                // Refused if the client has ended the connection already.
-                let is_over = watcher.submit(read).is_err();
-                let acts = self.greeting.take().unwrap_or_default().into();
-                let (input, said) = (Vec::new(), 0);
-                self.conns.push(Conn { source, input, acts, is_busy: false, said, is_over });
-                self.advance(watcher, self.conns.len() - 1);
-            }
-            return;
-        }
-        let at = (c.token - CONN) as usize;
-        let conn = &mut self.conns[at];
-        match (c.code(), &c.result) {
-            (OpCode::Read, Ok(Done::Read(data))) if !data.is_eof() => {
-                conn.input.extend_from_slice(data);
-            }
-            (OpCode::Read | OpCode::Write, Err(_)) | (OpCode::Read, Ok(_)) => {
-                self.end(watcher, at);
-            }
-            (OpCode::Write, Ok(_)) => {
-                conn.said += c.bytes();
-                conn.is_busy = false;
-            }
-            (OpCode::Timer | OpCode::Shutdown, _) => conn.is_busy = false,
-            _ => {}
-        }
-        self.advance(watcher, at);
-    }
-
-    fn end<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize) {
-        let conn = &mut self.conns[at];
-        if !std::mem::replace(&mut conn.is_over, true) {
-            watcher.abort(conn.source);
-        }
-    }
-
-    /// Does what comes next on a connection.
-    fn advance<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize) {
-        loop {
-            let conn = &mut self.conns[at];
-            if conn.is_busy || conn.is_over {
-                return;
-            }
-            let Some(act) = conn.acts.pop_front() else {
-                let Some(request) = take_request(&mut conn.input) else { return };
-                let target = request.split(' ').nth(1).unwrap_or_default();
-                let good = || vec![Act::Say(GOOD.into())];
-                let script = self.scripts.get(target).cloned().unwrap_or_else(good);
-                conn.acts.extend(script);
-                self.requests.push((at, request));
-                if self.conns[at].acts.is_empty() {
-                    return; // silence
-                }
-                continue;
-            };
-            let op = match act {
-                Act::Say(bytes) => Op::write(conn.source, bytes),
-                Act::Wait(span) => Op::timer(span),
-                Act::Drip(mut bytes, pause) => {
-                    let Some(byte) = bytes.pop_front() else { continue };
-                    conn.acts.push_front(Act::Drip(bytes, pause));
-                    conn.acts.push_front(Act::Say(vec![byte]));
-                    Op::timer(pause)
-                }
-                Act::Endless(bytes) => {
-                    conn.acts.push_front(Act::Endless(bytes.clone()));
-                    Op::write(conn.source, bytes)
-                }
-                Act::Finish => Op::shutdown(conn.source),
-                Act::Close => return self.end(watcher, at),
-                Act::Reset => {
-                    let reset = SocketOption::Linger(Some(Duration::ZERO));
-                    let _ = watcher.set_option(conn.source, reset); // refused: it is over
-                    return self.end(watcher, at);
-                }
-            };
-            self.conns[at].is_busy = true;
-            if watcher.submit(op.token(CONN + at as u64)).is_err() {
-                return self.end(watcher, at);
-            }
-        }
-    }
-}
-
-/// Takes a whole request: its method and target.
-fn take_request(input: &mut Vec<u8>) -> Option<String> {
-    let head = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let text = String::from_utf8_lossy(&input[..head]).into_owned();
-    let length = |line: &str| line.strip_prefix("Content-Length: ")?.parse().ok();
-    let body: usize = text.lines().find_map(length).unwrap_or(0);
-    let rest = input.get(head + body..)?.to_vec();
-    *input = rest;
-    let mut words = text.split(' ');
-    Some(format!("{} {}", words.next()?, words.next()?))
-}
-
-/// An application, and the server that it asks at two addresses.
+/// A client, and the server that it asks at two addresses.
 pub struct Scene<D: Driver> {
     pub watcher: Watcher<D>,
-    pub server: ServerLoop<Calls>,
+    side: Side,
     pub hostile: Hostile,
-    address: Address,
     /// Where the hostile server listens.
     pub origins: [String; 2],
     calls: usize,
-    /// What those who have made the application call have heard.
-    heard: HashMap<Source, Vec<u8>>,
+    /// By the number of the call.
+    outcomes: HashMap<usize, Vec<Outcome>>,
 }
 
-/// Starts an application on a watcher of the harness.
-pub fn scene<T: Harness>(app: App<Calls>) -> Scene<T::Driver> {
+/// Starts a client on a watcher of the harness.
+pub fn scene<T: Harness>(who: Who, settings: FetchSettings) -> Scene<T::Driver> {
     let mut watcher = T::watcher(Watcher::builder());
     let mut listen = |port: u16| {
         let port = if T::VIRTUAL { port } else { 0 };
@@ -228,35 +123,39 @@ pub fn scene<T: Harness>(app: App<Calls>) -> Scene<T::Driver> {
         format!("http://{}", address.ip().expect("an address"))
     };
     let origins = [listen(8081), listen(8082)];
-    let own = if T::VIRTUAL { 8080 } else { 0 };
-    let own = std::net::TcpListener::bind("127.0.0.1:0").ok().filter(|_| own == 0);
-    let (app, address) = match own {
-        Some(listener) => {
-            let address = listener.local_addr().expect("an address");
-            (app.listen(listener).expect("a listener"), address)
+    let side = match who {
+        Who::App => {
+            let app = app(settings);
+            let (app, address) = if T::VIRTUAL {
+                let address = std::net::SocketAddr::from(([127, 0, 0, 1], 8080));
+                (app.listen(address.to_string()).expect("an address"), address)
+            } else {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+                let address = listener.local_addr().expect("its address");
+                (app.listen(listener).expect("a listener"), address)
+            };
+            let server = Box::new(app.start_on(&mut watcher).expect("the server starts"));
+            Side::App { server, address: address.into(), heard: HashMap::new() }
         }
-        None => {
-            let address = std::net::SocketAddr::from(([127, 0, 0, 1], 8080));
-            (app.listen(address.to_string()).expect("an address"), address)
+        Who::Own | Who::Streams => {
+            let (client, running) = (Box::new(Client::new(settings)), HashMap::new());
+            Side::Own { client, streams: who == Who::Streams, running }
         }
     };
-    let server = app.start_on(&mut watcher).expect("the server starts");
-    let (scripts, conns, requests) = (HashMap::new(), Vec::new(), Vec::new());
-    Scene {
-        watcher,
-        server,
-        hostile: Hostile { scripts, greeting: None, conns, requests },
-        address: address.into(),
-        origins,
-        calls: 0,
-        heard: HashMap::new(),
-    }
+    let (hostile, outcomes) = (Hostile::default(), HashMap::new());
+    Scene { watcher, side, hostile, origins, calls: 0, outcomes }
 }
 
 impl<D: Driver> Scene<D> {
-    /// Sets what the server does behind a request for a target.
+    /// Sets what the server does behind each request for a target.
     pub fn script(&mut self, target: &str, acts: Vec<Act>) {
-        self.hostile.scripts.insert(target.to_owned(), acts);
+        self.scripts(target, vec![acts]);
+    }
+
+    /// Sets what the server does behind the requests for a target: one after the other, and the
+    /// last one for all that follow.
+    pub fn scripts(&mut self, target: &str, all: Vec<Vec<Act>>) {
+        self.hostile.scripts.insert(target.to_owned(), all.into());
     }
 
     /// Sets what the server does to the next connection, before any request.
@@ -264,44 +163,97 @@ impl<D: Driver> Scene<D> {
         self.hostile.greeting = Some(acts);
     }
 
+    /// Makes the server do this now on the connection of the last request.
+    pub fn act(&mut self, acts: Vec<Act>) {
+        let (at, _) = *self.hostile.requests.last().expect("a request");
+        self.hostile.act(&mut self.watcher, at, acts);
+    }
+
     /// The URL of a target of the first address.
     pub fn url(&self, target: &str) -> String {
         format!("{}{target}", self.origins[0])
     }
 
-    /// Makes the application begin a call; its number.
+    /// Begins a call; its number.
     pub fn begin(&mut self, fetch: Fetch) -> usize {
         self.calls += 1;
-        self.server.state().next.push_back((self.calls, fetch));
-        let options = ConnectOptions::default().token(ASKER);
-        let asker = self.watcher.connect([self.address.clone()], options).expect("a source").0;
-        let request = Op::write(asker, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").token(ASKER);
-        self.watcher.submit(request).expect("a request");
-        let read = Op::read(asker).multishot().token(ASKER);
-        self.watcher.submit(read).expect("a read");
-        self.heard.insert(asker, Vec::new());
+        let watcher = &mut self.watcher;
+        match &mut self.side {
+            Side::App { server, address, heard } => {
+                server.state().next.push_back((self.calls, fetch));
+                let options = ConnectOptions::default().token(ASKER);
+                let asker = watcher.connect([address.clone()], options).expect("a source").0;
+                let request = Op::write(asker, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                watcher.submit(request.token(ASKER)).expect("a request");
+                let read = Op::read(asker).multishot().token(ASKER);
+                watcher.submit(read).expect("a read");
+                heard.insert(asker, Vec::new());
+            }
+            Side::Own { client, streams, running } => {
+                let id = match streams {
+                    true => client.fetch_stream(fetch),
+                    false => client.fetch(fetch),
+                };
+                running.insert(id, (self.calls, None, Vec::new()));
+                client.flush(watcher);
+            }
+        }
         self.calls
+    }
+
+    /// The client of the test's loop, and its watcher.
+    pub fn own(&mut self) -> (&mut Client, &mut Watcher<D>) {
+        match &mut self.side {
+            Side::Own { client, .. } => (client, &mut self.watcher),
+            Side::App { .. } => panic!("the calls are those of an application"),
+        }
+    }
+
+    /// Ends a call of the client whose response nobody wants.
+    pub fn cancel(&mut self, call: usize) {
+        let Side::Own { client, running, .. } = &mut self.side else { return };
+        let found = running.iter().find(|(_, of)| of.0 == call).map(|(id, _)| *id);
+        let id = found.expect("it runs");
+        assert!(client.cancel(id) && !client.cancel(id));
+        running.remove(&id);
+        client.flush(&mut self.watcher);
+    }
+
+    /// Whether a call is over.
+    pub fn is_over(&self, call: usize) -> bool {
+        self.outcomes.contains_key(&call)
     }
 
     /// Waits for the outcome of a call. There is one, and one only.
     #[track_caller]
-    pub fn outcome(&mut self, call: usize) -> Result<Fetched, FetchError> {
+    pub fn outcome(&mut self, call: usize) -> Outcome {
         self.until("an outcome", |scene| {
+            let all = scene.outcomes.values().map(Vec::len).sum::<usize>();
             let is_answered = |heard: &Vec<u8>| heard.ends_with(b"over");
-            let outcomes = scene.server.state().outcomes.values().map(Vec::len).sum::<usize>();
-            let answered = scene.heard.values().filter(|heard| is_answered(heard)).count();
-            scene.server.state().outcomes.contains_key(&call) && outcomes == answered
+            let is_told = match &scene.side {
+                Side::App { heard, .. } => {
+                    heard.values().filter(|heard| is_answered(heard)).count() == all
+                }
+                Side::Own { .. } => true,
+            };
+            is_told && scene.is_over(call)
         });
-        let outcomes = &self.server.state().outcomes[&call];
+        let outcomes = &self.outcomes[&call];
         assert_eq!(outcomes.len(), 1, "several outcomes: {outcomes:?}");
         outcomes[0].clone()
     }
 
     /// Makes a call, and waits for its outcome.
     #[track_caller]
-    pub fn call(&mut self, fetch: Fetch) -> Result<Fetched, FetchError> {
+    pub fn call(&mut self, fetch: Fetch) -> Outcome {
         let call = self.begin(fetch);
         self.outcome(call)
+    }
+
+    /// Makes a call, and waits for the text of its outcome.
+    #[track_caller]
+    pub fn text(&mut self, fetch: Fetch) -> String {
+        self.call(fetch).text
     }
 
     /// Runs until `ready`.
@@ -309,8 +261,18 @@ impl<D: Driver> Scene<D> {
     pub fn until(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> bool) {
         let start = self.watcher.update_now();
         while !ready(self) {
-            assert!(self.watcher.now() - start < PATIENCE, "still waits for {what}");
+            assert!(self.watcher.now() - start < 50 * PATIENCE, "still waits for {what}");
             assert!(self.turn(PATIENCE) > 0, "waited in vain for {what}");
+        }
+    }
+
+    /// Runs for a time.
+    pub fn run_for(&mut self, span: Duration) {
+        let end = self.watcher.update_now() + span;
+        while let Some(left) = end.checked_duration_since(self.watcher.update_now())
+            && !left.is_zero()
+        {
+            self.turn(left);
         }
     }
 
@@ -319,19 +281,76 @@ impl<D: Driver> Scene<D> {
         let mut done = Completions::new();
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for completion in done.drain(..) {
-            match self.server.complete(&mut self.watcher, completion) {
-                Some(c) if c.token == ASKER => {
-                    if let (Some(heard), Ok(Done::Read(data))) =
-                        (self.heard.get_mut(&c.source), &c.result)
-                    {
-                        heard.extend_from_slice(data);
-                    }
-                }
-                Some(c) => self.hostile.complete(&mut self.watcher, c),
-                None => {}
+            if let Some(other) = self.complete(completion) {
+                self.hostile.complete(&mut self.watcher, other);
             }
         }
-        self.server.turn(&mut self.watcher);
+        self.take_outcomes();
         count
+    }
+
+    /// Takes a completion of the client, or returns it.
+    fn complete(&mut self, completion: Completion) -> Option<Completion> {
+        match &mut self.side {
+            Side::App { server, heard, .. } => {
+                let c = server.complete(&mut self.watcher, completion)?;
+                if c.token != ASKER {
+                    return Some(c);
+                }
+                if let (Some(heard), Ok(Done::Read(data))) = (heard.get_mut(&c.source), &c.result) {
+                    heard.extend_from_slice(data);
+                }
+                None
+            }
+            Side::Own { client, .. } => client.complete(&mut self.watcher, completion),
+        }
+    }
+
+    fn take_outcomes(&mut self) {
+        let (watcher, mut ended) = (&mut self.watcher, Vec::new());
+        match &mut self.side {
+            Side::App { server, .. } => {
+                server.turn(watcher);
+                ended.append(&mut server.state().ended);
+            }
+            Side::Own { client, running, .. } => {
+                while let Some(event) = client.next_event(watcher) {
+                    let (id, result) = match event {
+                        FetchEvent::Fetched { id, result } => (id, result),
+                        FetchEvent::Failed { id, error } => (id, Err(error)),
+                        FetchEvent::Head { id, head } => {
+                            let of = running.get_mut(&id).expect("a call");
+                            assert!(of.1.replace(head).is_none(), "two heads");
+                            continue;
+                        }
+                        FetchEvent::Body { id, data } => {
+                            let of = running.get_mut(&id).expect("a call");
+                            assert!(of.1.is_some() && !data.is_empty());
+                            of.2.extend_from_slice(&data);
+                            continue;
+                        }
+                        FetchEvent::End { id } => {
+                            let (number, head, body) = running.remove(&id).expect("a call");
+                            let head = head.expect("a head");
+                            let text = whole(head.status().code(), &body);
+                            let outcome = Outcome { text, fetched: Some(head), at: watcher.now() };
+                            self.outcomes.entry(number).or_default().push(outcome);
+                            continue;
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    ended.push((running.remove(&id).expect("a call").0, result));
+                }
+                client.flush(watcher);
+            }
+        }
+        for (number, result) in ended {
+            let text = match &result {
+                Ok(fetched) => whole(fetched.status().code(), fetched.body()),
+                Err(error) => told(error),
+            };
+            let outcome = Outcome { text, fetched: result.ok(), at: watcher.now() };
+            self.outcomes.entry(number).or_default().push(outcome);
+        }
     }
 }

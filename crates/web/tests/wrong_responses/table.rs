@@ -1,25 +1,23 @@
-//! Servers that answer what they should not: each call of the client has one outcome, which is the
-//! documented one, and the calls behind it find an unharmed pool. On every driver and in the
-//! simulation.
-#![allow(missing_docs)] // a test binary has no users
+//! A table of wrong responses, and what comes of each.
 
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
-mod hostile;
-
-use common::Harness;
-use hostile::{Act, GOOD, Scene, app, scene, told};
 use windlass::driver::Driver;
-use windlass_web::client::Fetch;
+use windlass_web::client::{Fetch, FetchSettings};
 
-every_driver! {
+use crate::common::Harness;
+use crate::hostile::server::{Act, GOOD};
+use crate::hostile::{Scene, Who, scene};
+
+crate::every_driver! {
     wrong_responses_have_one_outcome
+    wrong_responses_have_one_outcome_for_a_client
+    wrong_responses_have_one_outcome_for_a_stream
     a_response_may_end_at_each_byte
+    methods_decide_what_is_a_body
 }
 
 /// What the server does behind the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+pub(crate) enum Then {
     Stay,
     Close,
     Reset,
@@ -143,6 +141,8 @@ const ROWS: &[Row] = &[
     ("HTTP/1.0 200 OK\r\n\r\nhi", Close, "200 hi"),
     ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Close, "200 hi"),
     ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi", Close, "200 hi"),
+    ("HTTP/1.1 600 OK\r\n\r\n", Stay, "Status 600"),
+    ("HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", Stay, "Status 999"),
     ("", Reset, "Connection"),
     ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh", Reset, "Connection"),
     ("HTTP/1.1 200 OK\r\n\r\nhi", Reset, "Connection"),
@@ -172,7 +172,7 @@ const CHUNKS: &[Row] = &[
 ];
 
 /// A script of these bytes.
-fn acts(bytes: &str, then: Then) -> Vec<Act> {
+pub(crate) fn acts(bytes: &str, then: Then) -> Vec<Act> {
     let mut acts = vec![];
     if !bytes.is_empty() {
         acts.push(Act::Say(bytes.into()));
@@ -186,36 +186,67 @@ fn acts(bytes: &str, then: Then) -> Vec<Act> {
 }
 
 /// One call, and then one more to the same server and to another one.
-fn check<D: Driver>(scene: &mut Scene<D>, bytes: &str, then: Then, wanted: &str) {
-    scene.script("/", acts(bytes, then));
-    let url = scene.url("/");
-    let result = scene.call(Fetch::get(url));
-    let what = bytes.get(..200).unwrap_or(bytes);
-    assert_eq!(told(&result), wanted, "{what:?}, {then:?}");
-    if result.is_err() {
+#[track_caller]
+pub(crate) fn check<D: Driver>(scene: &mut Scene<D>, fetch: Fetch, acts: Vec<Act>, wanted: &str) {
+    let what = described(&acts);
+    scene.script("/", acts);
+    let outcome = scene.call(fetch);
+    assert_eq!(outcome.text, wanted, "{what}");
+    if outcome.fetched.is_none() && !wanted.starts_with("Redirect") {
         // A connection that has failed is not kept.
         let (last, _) = *scene.hostile.requests.last().expect("it has read the request");
         scene.until("its end", |scene| scene.hostile.conns[last].is_over);
     }
+    are_served(scene, &what);
+}
+
+/// The beginning of a script.
+fn described(acts: &[Act]) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
+    let act = |act: &Act| match act {
+        Act::Say(bytes) => format!("{:?}, ", text(bytes)),
+        Act::Endless(bytes) => format!("without end {:?}, ", text(bytes)),
+        other => format!("{other:?}, "),
+    };
+    acts.iter().take(4).map(act).collect()
+}
+
+/// Further calls to the same server, and to another one.
+#[track_caller]
+pub(crate) fn are_served<D: Driver>(scene: &mut Scene<D>, what: &str) {
     for origin in scene.origins.clone() {
-        let result = scene.call(Fetch::get(format!("{origin}/good")));
-        assert_eq!(told(&result), "200 good", "behind {what:?}, {then:?}");
+        let text = scene.text(Fetch::get(format!("{origin}/good")));
+        assert_eq!(text, "200 good", "behind {what}");
+    }
+}
+
+fn table<T: Harness>(who: Who) {
+    let mut scene = scene::<T>(who, FetchSettings::new());
+    let url = scene.url("/");
+    for (bytes, then, wanted) in ROWS {
+        check(&mut scene, Fetch::get(&url), acts(bytes, *then), wanted);
+    }
+    for (chunks, then, wanted) in CHUNKS {
+        let bytes = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        check(&mut scene, Fetch::get(&url), acts(&bytes, *then), wanted);
     }
 }
 
 fn wrong_responses_have_one_outcome<T: Harness>() {
-    let mut scene = scene::<T>(app());
-    for (bytes, then, wanted) in ROWS {
-        check(&mut scene, bytes, *then, wanted);
-    }
-    for (chunks, then, wanted) in CHUNKS {
-        let bytes = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-        check(&mut scene, &bytes, *then, wanted);
-    }
+    table::<T>(Who::App);
+}
+
+fn wrong_responses_have_one_outcome_for_a_client<T: Harness>() {
+    table::<T>(Who::Own);
+}
+
+fn wrong_responses_have_one_outcome_for_a_stream<T: Harness>() {
+    table::<T>(Who::Streams);
 }
 
 fn a_response_may_end_at_each_byte<T: Harness>() {
-    let mut scene = scene::<T>(app());
+    let mut scene = scene::<T>(Who::App, FetchSettings::new());
+    let url = scene.url("/");
     let head = "HTTP/1.1 200 OK\r\n\r\n";
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
     for whole in [GOOD, chunked, "HTTP/1.1 200 OK\r\n\r\nhi"] {
@@ -225,8 +256,31 @@ fn a_response_may_end_at_each_byte<T: Harness>() {
                 true => format!("200 {}", &whole[head.len()..at]),
                 false => "Ended".to_owned(),
             };
-            check(&mut scene, &whole[..at], Close, &wanted);
-            check(&mut scene, &whole[..at], Reset, "Connection");
+            check(&mut scene, Fetch::get(&url), acts(&whole[..at], Close), &wanted);
+            check(&mut scene, Fetch::get(&url), acts(&whole[..at], Reset), "Connection");
         }
+    }
+}
+
+fn methods_decide_what_is_a_body<T: Harness>() {
+    let mut scene = scene::<T>(Who::App, FetchSettings::new());
+    let url = scene.url("/");
+    let hi = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (bytes, then, wanted) in [
+        (hi, Stay, "200 "),
+        (chunked, Stay, "200 "),
+        ("HTTP/1.1 200 OK\r\n\r\n", Stay, "200 "),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Stay, "200 "),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Close, "200 "),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", Close, "Ended"),
+    ] {
+        check(&mut scene, Fetch::head(&url), acts(bytes, then), wanted);
+    }
+    // A server that answers before it has the body, and does not read it.
+    let no = "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno";
+    for then in [Stay, Close] {
+        let post = Fetch::post(&url).body(vec![b'x'; 100_000]);
+        check(&mut scene, post, acts(no, then), "413 no");
     }
 }
