@@ -328,11 +328,11 @@ impl Hub {
             let (site, end) = (link.site, link.idle_since + self.settings.idle);
             let of = self.pool.site(site);
             of.idle.push(number);
-            if !of.waiting.is_empty() {
+            let waits = !of.waiting.is_empty();
+            // Those that wait for a link of any server come first: this one may wait for ever.
+            self.to_pump.extend(self.starved.drain(..));
+            if waits {
                 self.to_pump.push_back(site);
-            } else {
-                // It may make room for a link to another server.
-                self.to_pump.extend(self.starved.drain(..));
             }
             self.arm(engine, end);
         } else if is_whole && link.input.is_empty() {
