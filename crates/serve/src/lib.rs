@@ -108,9 +108,9 @@
 //!   connection's loop. None is lost without a counter or an error, and no wake is missed, even if
 //!   queues are full.
 //! - **P10 shutdown.** It ends within the [grace](Server::grace), [`Limits::close`] and
-//!   [`Limits::linger`] together. [Jobs that must run](Conn::must_execute) have `Limits::close`
-//!   more. A callback that blocks delays it. Its [`Report`](report::Report) names what could not be
-//!   sent.
+//!   [`Limits::linger`] together. [Jobs that must run](Conn::must_execute) and
+//!   [operations](Engine::submit) have `Limits::close` more. A callback that blocks delays it. Its
+//!   [`Report`](report::Report) names what could not be sent.
 #![forbid(unsafe_code)]
 
 #[doc = include_str!("../docs/coming-from-nbio.md")]

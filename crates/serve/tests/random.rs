@@ -11,13 +11,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::hosts::{Death, Hosts, Peer, Reads};
 use fastrand::Rng;
 use windlass::driver::Deadline;
+use windlass::fs::OpenOptions;
 use windlass::sim::{Faults, Link, Sim};
-use windlass::{Buf, Builder, ErrorKind, Handle, Watcher};
+use windlass::{Buf, Builder, ErrorKind, Handle, Op, SourceGuard, Watcher};
+use windlass_serve::ops::Completed;
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Detached, Handler, Id, Limits, Origin, Phase,
     Server, jobs::JobError,
@@ -52,6 +55,10 @@ struct Record {
     acts: u32,
     is_gentle: bool,
     sets_limits: bool,
+    sends_files: bool,
+    /// The file that has its bytes, once the server has written them, and until then.
+    file: Option<Arc<SourceGuard>>,
+    asked: Option<Arc<SourceGuard>>,
     stage: Stage,
     is_paused: bool,
     /// It has ended its side, and so no other connection can go on with it.
@@ -104,6 +111,9 @@ fn act(c: &mut Conn<'_, Own>, place: &'static str) -> Action {
         own.acts -= 1;
         if own.sets_limits && own.rng.u8(..8) == 0 {
             set_limits(c, &mut own);
+        }
+        if own.sends_files && own.rng.u8(..4) == 0 {
+            send_a_part(c, &mut own);
         }
         let (what, name) = draw(&mut own.rng);
         if own.is_gentle && ENDS.contains(&name) && own.rng.u8(..16) > 0 {
@@ -284,6 +294,27 @@ fn write_pieces(c: &mut Conn<'_, Own>, own: &RefCell<Record>) -> Option<Action> 
     None
 }
 
+/// Sends what comes next from a file, or asks for the file that has it.
+fn send_a_part(c: &mut Conn<'_, Own>, own: &mut Record) {
+    let key = !own.port;
+    let Some(file) = own.file.clone() else {
+        // Connections whose bytes are the same have one file.
+        let path = format!("/{}", (key ^ key >> 8) as u8);
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        c.engine().submit(Op::open(path, options).token(u64::from(own.port) << 1));
+        return own.count("file", "asked for");
+    };
+    let len = own.rng.usize(..=20_000).min(MOST - own.written.min(MOST));
+    let range = own.written as u64..(own.written + len) as u64;
+    match c.send_attached(&file, range) {
+        Ok(()) => {
+            own.written += len;
+            own.count("file", "sent");
+        }
+        Err(_) => own.count("file", "refused"),
+    }
+}
+
 /// Some connection of the engine, which may be this one.
 fn another(c: &mut Conn<'_, Own>, own: &RefCell<Record>) -> Id {
     let ids: Vec<Id> = c.engine().ids().collect();
@@ -333,6 +364,7 @@ struct Seen {
 struct Drawn {
     rng: Rng,
     sets_limits: bool,
+    sends_files: bool,
     life: usize,
     /// The last number of a connection.
     last: u64,
@@ -396,6 +428,9 @@ impl Handler for Drawn {
             acts: self.rng.u32(..120),
             is_gentle: self.rng.bool(),
             sets_limits: self.sets_limits,
+            sends_files: self.sends_files,
+            file: None,
+            asked: None,
             stage: Stage::Open,
             is_paused: false,
             is_shut: false,
@@ -436,7 +471,7 @@ impl Handler for Drawn {
     }
 
     fn postwrite(&mut self, c: &mut Conn<'_, Own>, amount: usize, _: usize) -> Action {
-        assert!(amount > 0);
+        assert!(amount > 0 || self.sends_files); // a part of a file may be empty
         if self.rng.u8(..4) == 0 { act(c, "postwrite") } else { Action::None }
     }
 
@@ -459,6 +494,26 @@ impl Handler for Drawn {
     fn accept_failed(&mut self, _: &mut Context<'_, Own>, _: usize, _: ErrorKind) -> Action {
         self.count("event", "accept failed");
         self.act("accept_failed")
+    }
+
+    fn completed(&mut self, server: &mut Context<'_, Own>, ended: Completed) -> Action {
+        let (port, is_written) = ((ended.token >> 1) as u16, ended.token & 1 == 1);
+        let done = ended.result.is_ok_and(|completion| completion.result.is_ok());
+        let record = Rc::clone(&self.seen.borrow().records[&port]);
+        let mut own = record.borrow_mut();
+        if is_written && done {
+            // It has the whole file now, unless it has ended.
+            own.file = own.asked.take().filter(|_| own.stage == Stage::Open);
+        } else if let Ok(Some(file)) = ended.file {
+            let write = Op::write_at(file.source(), pattern(!port, 0, MOST), 0);
+            server.engine().submit(write.token(ended.token | 1));
+            own.asked = Some(Arc::new(file));
+        } else {
+            own.asked = None;
+            own.count("file", "failed");
+        }
+        drop(own);
+        self.act("completed")
     }
 
     fn tick(&mut self, server: &mut Context<'_, Own>) -> (Option<Duration>, Action) {
@@ -494,6 +549,7 @@ impl Handler for Drawn {
             assert!(begun, "its last event comes once: {:?}", record.stage);
             self.unopened += u64::from(record.stage == Stage::Attaching);
             record.stage = Stage::Closed(closed.cause, closed.phase);
+            record.file = None;
         }
         self.act("closed")
     }
@@ -503,6 +559,7 @@ impl Handler for Drawn {
         assert_eq!(record.borrow().stage, Stage::Open);
         let mut own = record.borrow_mut();
         own.stage = Stage::Detached;
+        own.file = None;
         detached.undelivered.iter().for_each(|data| take(&mut own, data));
         if own.is_shut || self.rng.bool() {
             own.count("action", "keep a descriptor");
@@ -569,6 +626,7 @@ struct Run {
     /// Clients stall, and limits of time pass: a part of ten of the steps, and of the clients.
     slowness: u8,
     sets_limits: bool,
+    sends_files: bool,
 }
 
 /// A time between none and `most` milliseconds.
@@ -634,7 +692,8 @@ impl Run {
         let (seen, tally) = Default::default();
         // Not in all: programs that have found a defect are to stay as they are.
         let sets_limits = seed % 4 == 2;
-        Run { hosts, rng, seen, tally, farewell, limits, grace, slowness, sets_limits }
+        let sends_files = seed % 8 == 3;
+        Run { hosts, rng, seen, tally, farewell, limits, grace, slowness, sets_limits, sends_files }
     }
 
     fn count(&self, group: &'static str, name: &'static str) {
@@ -653,6 +712,7 @@ impl Run {
         let own = Cell::new(Some(Drawn {
             rng: self.rng.fork(),
             sets_limits: self.sets_limits,
+            sends_files: self.sends_files,
             life,
             last: 0,
             seen: Rc::clone(&self.seen),
@@ -898,7 +958,7 @@ fn run(seed: u64) -> Tally {
 }
 
 /// What happens in a few hundred runs, besides the actions.
-const EVENTS: [(&str, &[&str]); 6] = [
+const EVENTS: [(&str, &[&str]); 7] = [
     (
         "cause",
         &[
@@ -935,6 +995,7 @@ const EVENTS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("event", &["drained", "unsent"]),
+    ("file", &["asked for", "failed", "refused", "sent"]),
     ("finish", &["crash", "kill", "stop", "end of the engine", "quiet"]),
     ("job", &["taken", "refused"]),
     (
