@@ -48,12 +48,6 @@ fetch() {
         "http://127.0.0.1:$port/$path")
 }
 
-# Fetches $1 and expects the status $2.
-expect_status() {
-    fetch "$1"
-    [ "$status" = "$2" ] || die "file_server: $1 is answered with $status, not $2"
-}
-
 gate_examples() {
     section "examples: each starts, serves, and ends on SIGTERM"
     limit 600 cargo build --examples
@@ -141,35 +135,6 @@ gate_examples() {
     if ! dd if=/dev/zero of="$scratch/direct" bs=4096 count=1 oflag=direct 2>/dev/null; then
         skip "examples on direct I/O: the file system of $scratch has none"
         direct=
-    fi
-
-    if ! command -v curl >/dev/null; then
-        skip "file_server: curl is not installed"
-    else
-        for how in "--files pool" "--threads 2 $direct"; do
-            # shellcheck disable=SC2086
-            start file_server $how "$scratch/files"
-            expect_status large 200
-            cmp "$scratch/fetched" "$scratch/files/large"
-            expect_status "sub/a%20b?query" 200
-            cmp "$scratch/fetched" "$scratch/files/sub/a b"
-            expect_status nothing 404
-            for path in "..%2fsecret" ../secret out sub; do
-                expect_status "$path" 403
-            done
-            fetch large --range 4097-200000
-            [ "$status" = 206 ] || die "file_server: a range is answered with $status"
-            head -c 200001 "$scratch/files/large" | tail -c 195904 | cmp - "$scratch/fetched"
-            for i in $(seq 20); do
-                curl -sS --max-time 60 -o "$scratch/fetched$i" "http://127.0.0.1:$port/large" &
-                fetching[i]=$!
-            done
-            for i in $(seq 20); do
-                wait "${fetching[i]}" || die "file_server: fetch $i of 20 fails"
-                cmp "$scratch/fetched$i" "$scratch/files/large"
-            done
-            stop file_server "$pid"
-        done
     fi
 
     for how in "--depth 3 --block 50000" "$direct"; do
@@ -291,6 +256,7 @@ gate_examples() {
         skip "the examples of windlass-web: curl is not installed"
     else
         web_examples
+        files_example
     fi
 }
 
@@ -301,6 +267,42 @@ expect_answer() {
     curl -sS --max-time 20 --insecure "$@" "$url" >"$scratch/fetched" || die "$url: no answer"
     grep -qF -- "$what" "$scratch/fetched" \
         || { cat "$scratch/fetched"; die "$url is answered without '$what'"; }
+}
+
+# Fetches $1 and expects the status $2.
+expect_status() {
+    fetch "$1"
+    [ "$status" = "$2" ] || die "files: $1 is answered with $status, not $2"
+}
+
+# Clients of the example `files`, whose directory is $scratch/files. $direct is empty where the file
+# system has no direct reads.
+files_example() {
+    local how i fetching=()
+    for how in "" "--files pool $direct" "--threads 2 $direct"; do
+        # shellcheck disable=SC2086
+        start files $how "$scratch/files"
+        expect_status large 200
+        cmp "$scratch/fetched" "$scratch/files/large"
+        expect_status "sub/a%20b?query" 200
+        cmp "$scratch/fetched" "$scratch/files/sub/a b"
+        expect_status sub 308
+        for path in nothing "..%2fsecret" ../secret out sub/; do
+            expect_status "$path" 404
+        done
+        fetch large --range 4097-200000
+        [ "$status" = 206 ] || die "files: a range is answered with $status"
+        head -c 200001 "$scratch/files/large" | tail -c 195904 | cmp - "$scratch/fetched"
+        for i in $(seq 20); do
+            curl -sS --max-time 60 -o "$scratch/fetched$i" "http://127.0.0.1:$port/large" &
+            fetching[i]=$!
+        done
+        for i in $(seq 20); do
+            wait "${fetching[i]}" || die "files: fetch $i of 20 fails"
+            cmp "$scratch/fetched$i" "$scratch/files/large"
+        done
+        stop files "$pid"
+    done
 }
 
 # A client of each example of windlass-web.

@@ -78,6 +78,7 @@
 //! | a request's body in parts, or after a look at the head | [`body`] |
 //! | a response of another thread | [`Response::later`] |
 //! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
+//! | files, and a directory of them | [`App::files`], [`Response::file`], [`mod@files`] |
 //! | Server-Sent Events | [`Response::events`], [`Remote::publish`], [`App::every`] |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
 //! | logs, metrics and counts | [`App::finished`], [`report`] |
@@ -110,6 +111,7 @@ pub mod coming_from {}
 pub mod engine;
 pub mod events;
 mod exchange;
+pub mod files;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
 mod message;

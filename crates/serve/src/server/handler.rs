@@ -167,6 +167,14 @@ pub trait Handler: Sized {
         Action::None
     }
 
+    /// The kernel has taken all `len` bytes of a [file](Conn::send_file), also while the connection
+    /// closes, detaches or fails. The default calls [`postwrite`](Handler::postwrite).
+    fn file_sent(&mut self, c: &mut Conn<'_, Self::State>, len: u64) -> Action {
+        let id = c.id();
+        let remaining = c.engine().waiting(id);
+        self.postwrite(c, usize::try_from(len).unwrap_or(usize::MAX), remaining)
+    }
+
     /// Another thread has sent a [message](Remote::post) to this loop. The default drops it.
     fn message(&mut self, server: &mut Context<'_, Self::State>, message: Message) -> Action {
         Action::None

@@ -385,11 +385,7 @@ impl<H: Handler> ServerLoop<H> {
             Event::Upgraded { id } => self.call(id.index(), H::upgraded),
             Event::Drained { id } => self.call(id.index(), H::drained),
             Event::Wake { id } => self.call(id.index(), H::wake),
-            Event::FileSent { id, len } => {
-                let remaining = self.engine.waiting(id);
-                let amount = usize::try_from(len).unwrap_or(usize::MAX);
-                self.call(id.index(), |h, c| h.postwrite(c, amount, remaining));
-            }
+            Event::FileSent { id, len } => self.call(id.index(), |h, c| h.file_sent(c, len)),
             Event::Closed {
                 id,
                 cause,

@@ -26,6 +26,13 @@ impl Setup {
     /// Takes `--port`, `--loops`, `--tls`, and `--cert` with `--key`. If any option is left over,
     /// prints the usage and exits.
     pub(crate) fn new(mut options: Options, port: u16) -> Setup {
+        let setup = Setup::take(&mut options, port);
+        options.end();
+        setup
+    }
+
+    /// The same, for a program with further options.
+    pub(crate) fn take(options: &mut Options, port: u16) -> Setup {
         let port = options.take("--port").unwrap_or(port);
         let loops = options.take("--loops").unwrap_or(1);
         #[cfg(feature = "ring")]
@@ -33,7 +40,6 @@ impl Setup {
             let files = options.take("--cert").zip(options.take("--key"));
             (options.flag("--tls") || files.is_some()).then_some(files)
         };
-        options.end();
         Setup {
             port,
             loops,

@@ -5,6 +5,7 @@
 //! routes.rs   which handler answers a request
 //! hooks.rs    what is called around handlers
 //! every.rs    what is done again and again
+//! files.rs    routes that serve the files of a directory
 //! perform.rs  requests into calls of handlers
 //! serve.rs    the application as a handler of windlass-serve
 //! listen.rs   where it listens
@@ -13,6 +14,7 @@
 //! ```
 
 mod every;
+mod files;
 mod hooks;
 mod listen;
 mod perform;

@@ -151,6 +151,10 @@ impl<S: 'static> Handler for Loop<S> {
         with_wire!(self, c, wire => self.machine.job_failed(&mut self.perform, &mut wire, &error))
     }
 
+    fn file_sent(&mut self, c: &mut Conn<'_, Self::State>, _: u64) -> Action {
+        with_wire!(self, c, wire => self.machine.file_sent(&mut self.perform, &mut wire))
+    }
+
     fn wake(&mut self, c: &mut Conn<'_, Self::State>) -> Action {
         with_wire!(self, c, wire => self.machine.woken(&mut self.perform, &mut wire))
     }
@@ -160,7 +164,8 @@ impl<S: 'static> Handler for Loop<S> {
         server: &mut Context<'_, Self::State>,
         closed: Closed<Self::State>,
     ) -> Action {
-        let (end, engine) = ((closed.id, closed.cause), server.engine());
+        let end = (closed.id, closed.cause, closed.unsent);
+        let engine = server.engine();
         self.machine.begin_callback(engine);
         if let Some(link) = closed.state.link() {
             let end = LinkEnd {

@@ -238,6 +238,10 @@ impl<S: Default + 'static> Engine<S> {
                 let (machine, queue, mut wire) = self.parts(id);
                 machine.limit_reached(queue, &mut wire, cause);
             }
+            Below::FileSent { id, .. } => {
+                let (machine, queue, mut wire) = self.parts(id);
+                machine.file_sent(queue, &mut wire);
+            }
             Below::Wake { id } if self.is_raw(id) => return Some(Event::Wake { id }),
             Below::Wake { id } => {
                 let (machine, queue, mut wire) = self.parts(id);
@@ -263,7 +267,8 @@ impl<S: Default + 'static> Engine<S> {
             }
             Below::Closed { id, cause, unsent, state, .. } => {
                 let was_beginning = self.end_beginning(id);
-                self.machine.closed(&mut self.queue, &mut self.below, state, (id, cause));
+                let end = (id, cause, unsent);
+                self.machine.closed(&mut self.queue, &mut self.below, state, end);
                 let state = self.queue.take_over().map(|(state, _)| state);
                 let state = state.or_else(|| was_beginning.then(S::default))?;
                 return Some(Event::Closed { id, cause, unsent, state });

@@ -73,7 +73,14 @@ impl<K: 'static> Machine<K> {
                 // It has come meanwhile, and its wake follows.
                 slot.exchange = Some(exchange);
             }
-            (Stage::Answer(_) | Stage::Later(_) | Stage::Fetch(..), Cause::TooSlow) => {
+            (Stage::Blocks(blocks), Cause::TooSlow) if !blocks.is_begun() => {
+                self.running.end(exchange.route);
+                self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
+            }
+            (
+                Stage::Answer(_) | Stage::Later(_) | Stage::Fetch(..) | Stage::File(_),
+                Cause::TooSlow,
+            ) => {
                 self.running.end(exchange.route);
                 self.cancel_fetch(wire.engine, &exchange);
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
@@ -141,6 +148,9 @@ impl<K: 'static> Machine<K> {
             | Stage::Answer(_)
             | Stage::Later(_)
             | Stage::Fetch(..)
+            | Stage::File(_)
+            | Stage::Sending(_)
+            | Stage::Blocks(_)
             | Stage::Forward(_) => {
                 if let Stage::Later(awaited) = &exchange.stage {
                     awaited.peer_ended();
@@ -184,7 +194,7 @@ impl<K: 'static> Machine<K> {
         program: &mut P,
         engine: &mut Engine<Slot<K>>,
         mut slot: Slot<K>,
-        (id, cause): (Id, Cause),
+        (id, cause, unsent): (Id, Cause, usize),
     ) {
         if let Some(raw) = slot.raw() {
             return self.raw_closed(program, id, raw, cause);
@@ -192,16 +202,33 @@ impl<K: 'static> Machine<K> {
         let peer = self.peers.get(slot.peer);
         self.peers.remove(slot.peer);
         let Some(mut exchange) = slot.exchange.take() else { return };
+        let told = match &mut exchange.stage {
+            Stage::Sending(sent) => sent.error.take(),
+            _ => None,
+        };
         let Exchange { stage, route, start, head, .. } = &*exchange;
-        let mut outcome = Fate { cause: Some(cause), start: Some(*start), ..Fate::default() };
+        let (error, start) = (told.as_ref(), Some(*start));
+        let mut outcome = Fate { cause: Some(cause), start, error, ..Fate::default() };
         match stage {
             Stage::Head | Stage::Skip | Stage::Room => return,
             Stage::Body(_) | Stage::Receive(_) => {}
-            Stage::Answer(_) | Stage::Later(_) => self.running.end(*route),
+            Stage::Answer(_) | Stage::Later(_) | Stage::File(_) => self.running.end(*route),
             Stage::Fetch(call, _) => {
                 self.running.end(*route);
                 self.hub.cancel(engine, *call);
             }
+            Stage::Sending(sent) => {
+                outcome.status = Some(sent.status);
+                outcome.sent = sent.len.saturating_sub(unsent as u64);
+                outcome.decided = Some(sent.decided);
+                self.file_broke_off(sent, cause);
+            }
+            Stage::Blocks(blocks) if blocks.is_begun() => {
+                outcome.status = Some(blocks.status);
+                outcome.sent = blocks.sent.saturating_sub(unsent as u64);
+                outcome.decided = Some(blocks.decided);
+            }
+            Stage::Blocks(_) => self.running.end(*route),
             Stage::Forward(forwarding) => {
                 self.running.end(*route);
                 self.hub.cancel(engine, forwarding.call);
@@ -271,7 +298,10 @@ impl<K: 'static> Machine<K> {
             }
             let Some(exchange) = slot.exchange.take() else { continue };
             match exchange.stage {
-                Stage::Stream(_) => {
+                Stage::Blocks(ref blocks) if !blocks.is_begun() => {
+                    self.running.end(exchange.route);
+                }
+                Stage::Stream(_) | Stage::Sending(_) | Stage::Blocks(_) => {
                     slot.exchange = Some(exchange);
                     self.reset(&mut wire);
                     continue;
@@ -280,7 +310,9 @@ impl<K: 'static> Machine<K> {
                     slot.exchange = Some(exchange);
                     continue;
                 }
-                Stage::Answer(_) | Stage::Later(_) => self.running.end(exchange.route),
+                Stage::Answer(_) | Stage::Later(_) | Stage::File(_) => {
+                    self.running.end(exchange.route);
+                }
                 Stage::Fetch(..) => {
                     self.running.end(exchange.route);
                     self.cancel_fetch(wire.engine, &exchange);

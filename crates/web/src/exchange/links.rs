@@ -75,9 +75,9 @@ impl<K: 'static> Machine<K> {
         self.take_steps(program, engine);
     }
 
-    /// An operation of the engine has completed.
+    /// An operation of the engine has completed that may be the hub's.
     #[cold]
-    pub(crate) fn completed<P: Program<Keep = K>>(
+    pub(super) fn completed_link<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         engine: &mut Engine<Slot<K>>,

@@ -10,6 +10,10 @@
 //! stream.rs   responses that are made while they are sent
 //! events.rs   responses that tell events
 //! late.rs     requests that wait for another thread
+//! operations.rs  what waits for an operation of the loop
+//! loads.rs    files that are being opened
+//! blocks.rs   files that are read block by block
+//! files.rs    responses that are files
 //! links.rs    requests that wait for another server
 //! forward.rs  requests that are passed on to another server
 //! finish.rs   the end of a request
@@ -21,12 +25,16 @@
 //! read where it was received. Only one that waits for something has an [`Exchange`]. So an idle
 //! connection has 16 bytes here.
 
+mod blocks;
 mod ends;
 mod events;
+mod files;
 mod finish;
 mod forward;
 mod late;
 mod links;
+mod loads;
+mod operations;
 pub(crate) mod peer;
 pub(crate) mod program;
 pub(crate) mod raw;
@@ -45,6 +53,8 @@ use windlass_serve::{Engine, Id};
 use crate::client::hub::{CallId, Hub};
 use crate::client::settings::FetchSettings;
 use crate::exchange::links::LinkNews;
+use crate::exchange::loads::Loads;
+use crate::exchange::operations::LoopOps;
 use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId};
 use crate::exchange::receive::Receiving;
@@ -157,6 +167,12 @@ enum Stage<K> {
     Later(Awaited<Response>),
     /// The response of the server that it has asked.
     Fetch(CallId, K),
+    /// Its file is being opened.
+    File(Box<files::AwaitedFile>),
+    /// The rest of its file, which is being sent.
+    Sending(Box<files::FileOnWire>),
+    /// The next block of its file.
+    Blocks(Box<blocks::BlockFile>),
     /// The response of the server that it is passed on to.
     Forward(Box<forward::Forwarding>),
     /// Room for the next part of its response.
@@ -228,6 +244,9 @@ pub(crate) struct Machine<K> {
     /// Bytes that were read ahead of another protocol, of connections that detach.
     early: Vec<(Id, windlass::Buf)>,
     pool: Vec<Box<Exchange<K>>>,
+    /// What waits for an operation of the loop.
+    operations: LoopOps,
+    loads: Loads,
     /// Connections to other servers.
     hub: Hub,
     /// How many requests wait for their response.
@@ -265,6 +284,8 @@ impl<K: 'static> Machine<K> {
             peers: Peers::default(),
             early: Vec::new(),
             pool: Vec::new(),
+            operations: LoopOps::default(),
+            loads: Loads::default(),
             running: RunningCounts::default(),
             ends: [0; 6],
             panics: 0,

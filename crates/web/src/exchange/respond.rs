@@ -152,12 +152,16 @@ impl<K: 'static> Machine<K> {
         context: Context<'_>,
         mut response: Response,
     ) -> Next<K> {
-        if response.error().is_some() {
+        if response.error().is_some() && !response.is_found() {
             response = self.shape(program, wire, context, response);
         }
         let error = response.take_error();
         let (mut head, body) = response.into_parts();
         let Some(len) = body.len() else {
+            if let Body::File(file) = body {
+                let decided = (head, error);
+                return self.respond_file(program, wire, exchange, context, decided, file);
+            }
             return self.respond_in_time(program, wire, exchange, context, (head, body));
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
@@ -170,12 +174,27 @@ impl<K: 'static> Machine<K> {
         if sent > 0 {
             self.put(wire, body);
         }
-        self.count(Some(head.status()));
+        let outcome = (head.status(), sent as u64, error.as_ref());
+        self.end_response(program, wire, exchange, context, outcome, keeps_alive)
+    }
+
+    /// A response is whole: its status, the bytes of its body, and the error that it tells of.
+    #[inline]
+    pub(super) fn end_response<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        (status, sent, error): (Status, u64, Option<&Error>),
+        keeps_alive: bool,
+    ) -> Next<K> {
+        self.count(Some(status));
         if program.is_watched() {
             let outcome = Fate {
-                status: Some(head.status()),
-                sent: sent as u64,
-                error: error.as_ref(),
+                status: Some(status),
+                sent,
+                error,
                 start: Some(exchange.as_ref().map_or(self.now, |exchange| exchange.start)),
                 ..Fate::default()
             };
@@ -209,7 +228,7 @@ impl<K: 'static> Machine<K> {
     /// Shows the head of a response to the program, and says what it is an answer to; `None` if the
     /// program has failed.
     #[inline(always)]
-    fn decide<P: Program<Keep = K>>(
+    pub(super) fn decide<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -237,9 +256,22 @@ impl<K: 'static> Machine<K> {
         head: &Head,
         len: Option<usize>,
     ) -> Result<BodyEncoder, Error> {
+        self.encode_with(asked, head, &[], len.map(|len| len as u64))
+    }
+
+    /// The same, with further fields.
+    #[inline(always)]
+    pub(super) fn encode_with(
+        &mut self,
+        asked: Option<Asked>,
+        head: &Head,
+        fixed: &[(&'static str, FixedField)],
+        len: Option<u64>,
+    ) -> Result<BodyEncoder, Error> {
         let failed = |cause: String| Error::new(Status::INTERNAL_SERVER_ERROR).because(cause);
         let asked = asked.ok_or_else(|| failed(PANICKED.to_owned()))?;
-        encode(&mut self.out, (self.date.at(self.now), &mut self.kind), asked, head, len)
+        let of_loop = (self.date.at(self.now), &mut self.kind);
+        encode(&mut self.out, of_loop, asked, (head, fixed), len)
             .map_err(|failure| failed(failure.to_string()))
     }
 
@@ -303,7 +335,7 @@ impl<K: 'static> Machine<K> {
 
     /// A response that cannot be written is an error of the server.
     #[cold]
-    fn respond_again<P: Program<Keep = K>>(
+    pub(super) fn respond_again<P: Program<Keep = K>>(
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
@@ -357,7 +389,7 @@ impl<K: 'static> Machine<K> {
         }
     }
 
-    fn put_large(&mut self, wire: &mut Wire<'_, K>, body: Buf) {
+    pub(super) fn put_large(&mut self, wire: &mut Wire<'_, K>, body: Buf) {
         self.flush(wire);
         if wire.engine.write(wire.id, body).is_err() {
             self.break_off(wire);
@@ -367,7 +399,7 @@ impl<K: 'static> Machine<K> {
     /// The connection leaves, or holds more than it may: its peer gets no part of a response, and
     /// its further requests no answer.
     #[cold]
-    fn break_off(&mut self, wire: &mut Wire<'_, K>) {
+    pub(super) fn break_off(&mut self, wire: &mut Wire<'_, K>) {
         wire.engine.abort(wire.id);
         (self.has_flushed, self.has_broken_off) = (true, true);
     }
@@ -538,7 +570,11 @@ impl Body {
             Body::Static(bytes) => Some(bytes.len()),
             Body::Bytes(bytes) => Some(bytes.len()),
             Body::Shared(bytes) => Some(bytes.len()),
-            Body::Stream(_) | Body::Events(..) | Body::Awaited(_) | Body::Later(_) => None,
+            Body::Stream(_)
+            | Body::Events(..)
+            | Body::File(_)
+            | Body::Awaited(_)
+            | Body::Later(_) => None,
         }
     }
 }
@@ -549,14 +585,15 @@ fn encode(
     out: &mut Vec<u8>,
     (date, kinds): (&FixedField, &mut Kind),
     asked: Asked,
-    head: &Head,
-    len: Option<usize>,
+    (head, fixed): (&Head, &[(&'static str, FixedField)]),
+    len: Option<u64>,
 ) -> Result<BodyEncoder, EncodeError> {
     let mut encoder = ResponseEncoder::new(out, asked, head.status().code())?;
     encoder.fixed(date);
     if let Some(kind) = head.kind() {
         encoder.fixed(kinds.of(kind)?);
     }
+    fixed.iter().for_each(|(_, field)| encoder.fixed(field));
     for (name, value) in head.fields() {
         if name.len() == 4 && name.eq_ignore_ascii_case("date") {
             continue; // a client could not choose between two
@@ -572,7 +609,7 @@ fn encode(
     let code = head.status().code();
     match len {
         Some(0) if code == 204 || code == 304 || code == 205 => encoder.empty(),
-        Some(len) => encoder.length(len as u64), // the bytes follow
+        Some(len) => encoder.length(len), // the bytes follow
         None => encoder.chunked(),
     }
 }

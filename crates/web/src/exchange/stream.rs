@@ -88,22 +88,7 @@ impl<K: 'static> Machine<K> {
         };
         let (start, decided) = (Some(exchange.start), Some(decided));
         let outcome = Fate { status: Some(status), sent, cause, start, decided, error: None };
-        let head = std::mem::take(&mut exchange.head);
-        let has_head = program.is_watched() && !head.is_empty() && self.decode_again(&head);
-        let (now, from) = (self.time(program, wire.engine), self.from(wire));
-        let context = (exchange.route, has_head.then_some(&head[..]));
-        self.finish(program, from, context, now, outcome);
-        if is_whole && exchange.asked.keep_alive && !self.is_draining {
-            return self.skip(wire, exchange);
-        }
-        self.recycle(exchange);
-        self.flush(wire);
-        if is_whole {
-            wire.engine.close(wire.id);
-        } else {
-            self.reset(wire);
-        }
-        Next::Nothing
+        self.end_late(program, wire, exchange, outcome)
     }
 
     /// Ends a connection by a reset.
@@ -136,6 +121,7 @@ impl<K: 'static> Machine<K> {
         let Some(mut exchange) = slot.exchange.take() else { return };
         match exchange.stage {
             Stage::Stream(_) => self.go_on_streaming(program, wire, exchange),
+            Stage::Blocks(_) => self.go_on_with_blocks(program, wire, exchange, None),
             Stage::Room => {
                 let has_ended = exchange.peer.has_ended;
                 let input = std::mem::take(&mut exchange.input);

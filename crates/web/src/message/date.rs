@@ -40,12 +40,17 @@ impl Date {
         &self.field
     }
 
-    #[cold]
-    fn make(&mut self, now: Instant) {
-        let time = match self.start {
+    /// The time of day at the time `now` of the loop.
+    pub(crate) fn time(&self, now: Instant) -> SystemTime {
+        match self.start {
             Some((start, date)) => date + now.saturating_duration_since(start),
             None => SystemTime::now(),
-        };
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, now: Instant) {
+        let time = self.time(now);
         let mut text = [0; 29];
         let is_whole = write!(&mut text[..], "{}", httpdate::HttpDate::from(time)).is_ok();
         if !is_whole || self.field.set(text).is_err() {

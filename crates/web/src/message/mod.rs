@@ -3,6 +3,7 @@
 pub(crate) mod arrived;
 pub(crate) mod date;
 pub(crate) mod event;
+pub(crate) mod file;
 #[cfg(feature = "multipart")]
 pub(crate) mod form;
 pub(crate) mod forwarded;

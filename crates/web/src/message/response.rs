@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::files::body::FileBody;
 use crate::message::handover::Awaited;
 use crate::message::head::Head;
 use crate::message::source::BodySource;
@@ -53,6 +54,8 @@ pub(crate) enum Body {
     Stream(Box<dyn BodySource>),
     /// It tells events. The source has the first ones.
     Events(Box<dyn BodySource>, Box<Subscription>),
+    /// A file, which may have to be opened first.
+    File(FileBody),
     /// The whole response is still to come. The number is that of what the request has asked for.
     Later(u32),
     /// The whole response is still to come, from another thread.
@@ -190,6 +193,12 @@ impl Response {
 
     pub(crate) fn body(&self) -> &Body {
         &self.body
+    }
+
+    /// Whether it is a file that is open: an error that it tells of has been shaped before.
+    #[inline]
+    pub(crate) fn is_found(&self) -> bool {
+        matches!(self.body, Body::File(FileBody::Found(_)))
     }
 
     pub(crate) fn into_parts(self) -> (Head, Body) {

@@ -181,6 +181,12 @@ impl<'a, S: 'static> Request<'a, S> {
         all.iter().find(|pair| pair.0 == name).map_or("", |(_, value)| value)
     }
 
+    /// Where the part of the path with this name begins, which is its rest.
+    pub(crate) fn rest_at(&self, name: &str) -> usize {
+        let rest = self.params.and_then(|all| all.get(name)).map_or(0, str::len);
+        self.path().len() - rest
+    }
+
     /// A [part of the path](Request::param) as a number or another type.
     ///
     /// # Errors

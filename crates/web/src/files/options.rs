@@ -1,0 +1,129 @@
+//! How files are served.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// How the files of a directory are served: see [`App::files`](crate::App::files).
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_web::App;
+/// use windlass_web::files::FilesOptions;
+///
+/// let options = FilesOptions::new()
+///     .cache_control("public, max-age=3600")
+///     .cache(4096, Duration::from_secs(5));
+/// let app = App::new().files("/static", "www", options);
+/// # let _ = app;
+/// ```
+#[derive(Clone, Debug)]
+pub struct FilesOptions {
+    pub(crate) index: Vec<Cow<'static, str>>,
+    pub(crate) hidden: bool,
+    pub(crate) follows_out: bool,
+    pub(crate) cache_control: Option<Cow<'static, str>>,
+    pub(crate) charset: Option<Cow<'static, str>>,
+    pub(crate) count: usize,
+    pub(crate) fresh: Duration,
+    pub(crate) small: usize,
+    pub(crate) memory: usize,
+    pub(crate) direct: bool,
+}
+
+impl FilesOptions {
+    /// The default of each setting is told at its method.
+    pub fn new() -> FilesOptions {
+        FilesOptions {
+            index: vec![Cow::Borrowed("index.html")],
+            hidden: false,
+            follows_out: false,
+            cache_control: None,
+            charset: Some(Cow::Borrowed("utf-8")),
+            count: 1024,
+            fresh: Duration::from_secs(1),
+            small: 16 << 10,
+            memory: 16 << 20,
+            direct: false,
+        }
+    }
+
+    /// Sets the names of the file that answers for a directory: the first one that is there.
+    /// Without one, a directory is a 404. Default `index.html`.
+    pub fn index<T: Into<Cow<'static, str>>>(
+        mut self,
+        names: impl IntoIterator<Item = T>,
+    ) -> FilesOptions {
+        self.index = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets whether names with a dot in front are served, such as `.well-known`. Default off.
+    pub fn hidden(mut self, on: bool) -> FilesOptions {
+        self.hidden = on;
+        self
+    }
+
+    /// Sets whether symbolic links may lead out of the directory. Default off: such a path is a
+    /// 404. Links that stay in the directory are always followed.
+    ///
+    /// On Linux from 5.6 on the system refuses them while it opens the file, and links with an
+    /// absolute target, too. Elsewhere the path is resolved first: see
+    /// [`Op::open_beneath`](windlass::Op::open_beneath).
+    pub fn links_out(mut self, on: bool) -> FilesOptions {
+        self.follows_out = on;
+        self
+    }
+
+    /// Sets the `Cache-Control` of the files, and of the 304 that stand for them. Default none.
+    pub fn cache_control(mut self, value: impl Into<Cow<'static, str>>) -> FilesOptions {
+        self.cache_control = Some(value.into());
+        self
+    }
+
+    /// Sets the `charset` that the type of text files gets; an empty one is left out. Default
+    /// `utf-8`.
+    pub fn charset(mut self, name: impl Into<Cow<'static, str>>) -> FilesOptions {
+        self.charset = Some(name.into()).filter(|name| !name.is_empty());
+        self
+    }
+
+    /// Sets how many open files each loop keeps, and for how long it does not look whether a name
+    /// still means the same file. Default 1024 and 1 s.
+    ///
+    /// So a file that is replaced is served as it was, for at most `fresh`. Files that nobody asks
+    /// for are closed after that time. With a count or a time of 0 each request opens its file.
+    pub fn cache(mut self, count: usize, fresh: Duration) -> FilesOptions {
+        (self.count, self.fresh) = (count, fresh);
+        self
+    }
+
+    /// Sets up to which size the bytes of a file are kept with it, and how many bytes each loop
+    /// keeps in all. Default 16 KiB and 16 MiB. A size of 0 keeps none.
+    ///
+    /// The head and the body of a file that is kept leave in one write.
+    pub fn small(mut self, size: usize, total: usize) -> FilesOptions {
+        (self.small, self.memory) = (size, total);
+        self
+    }
+
+    /// Sets whether the files are read past the page cache (`O_DIRECT`), by reads of up to 128 KiB,
+    /// one block ahead of the writes: for files that are together much larger than the memory.
+    /// Default off. Then the bytes of files are not kept.
+    ///
+    /// Where the file system has no direct reads, the files are sent from the page cache.
+    pub fn direct(mut self, on: bool) -> FilesOptions {
+        self.direct = on;
+        self
+    }
+
+    /// Whether open files are kept.
+    pub(crate) fn keeps(&self) -> bool {
+        self.count > 0 && !self.fresh.is_zero()
+    }
+}
+
+impl Default for FilesOptions {
+    fn default() -> FilesOptions {
+        FilesOptions::new()
+    }
+}
