@@ -332,6 +332,17 @@ web_examples() {
     expect_answer "http://127.0.0.1:$port/tick" "tick "
     stop own_loop "$pid"
 
+    start hello
+    "$target/debug/examples/client" "http://127.0.0.1:$port/plaintext" >"$scratch/client"
+    [ "$(head -n 1 "$scratch/client")" = "200 OK" ] || die "client has no response"
+    [ "$(tail -n 1 "$scratch/client")" = "Hello, World!" ] || die "client has another response"
+    echo "some text" >"$scratch/post"
+    "$target/debug/examples/client" --post "$scratch/post" "http://127.0.0.1:$port/echo" |
+        grep -qx "some text" || die "client has not sent a file"
+    "$target/debug/examples/client" --count 100 --connections 4 "http://127.0.0.1:$port/" |
+        grep -q "^100 of 100 requests" || die "client is no load"
+    stop hello "$pid"
+
     # The port of TLS is the first one, and the shutdown ends a response that tells events.
     start https --plain-port 0
     expect_answer "https://127.0.0.1:${port%%$'\n'*}/" "Hello, World!"

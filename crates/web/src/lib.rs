@@ -1,4 +1,4 @@
-//! HTTP/1.x servers on [windlass]: routes, bodies, limits and events, in a loop that is yours.
+//! HTTP/1.x servers and clients on [windlass]: routes, bodies, limits and events, in a loop that is yours.
 //!
 //! A handler is a closure that returns what converts into a [`Response`]:
 //!
@@ -76,6 +76,7 @@
 //! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Status`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
 //! | a request's body in parts, or after a look at the head | [`body`] |
+//! | the response of another server | [`Request::fetch`], [`Client`], [`client`] |
 //! | a response of another thread | [`Response::later`] |
 //! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
 //! | files, and a directory of them | [`App::files`], [`Response::file`], [`mod@files`] |
@@ -92,6 +93,8 @@
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
+//! | `deflate` | bodies that come compressed, from servers that are [asked](client) |
+//! | `webpki-roots` | requests of `https` trust the authorities of Mozilla's programme |
 //! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |
 //! | `tls` | TLS without a provider: for a library whose program chooses it |
 #![forbid(unsafe_code)]

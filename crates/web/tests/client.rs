@@ -136,6 +136,15 @@ fn app() -> App {
             })
         })
         .get("/slow", |_, q| q.blocking(|| "slow", |_, text| text))
+        .get("/coded", |_, q| {
+            let accepts = q.header("accept-encoding").map(str::to_owned);
+            #[cfg(feature = "deflate")]
+            if accepts.as_deref().is_none_or(|names| names == "gzip, deflate") {
+                let body = Response::bytes(GZIP).header("X-Own", "1");
+                return body.header("Content-Encoding", "gzip");
+            }
+            Response::text(format!("{accepts:?}"))
+        })
         .post("/picky", |_, _| Error::from(Status::FORBIDDEN))
         .at_head()
 }
@@ -400,6 +409,47 @@ fn bad_input_has_an_error<T: Harness>() {
     assert!(matches!(too_long, Err(FetchError::TooLong { limit: 100_000 })), "{too_long:?}");
     #[cfg(not(feature = "webpki-roots"))]
     assert!(matches!(both.call(Fetch::get("https://a.test/")), Err(FetchError::NoTrust)));
+}
+
+/// Says what it is to be decoded to, in gzip.
+#[cfg(feature = "deflate")]
+const GZIP: &[u8] = b"\x1f\x8b\x08\x08\x07\x00\x00\x00\x02\xff\x6e\x61\x6d\x65\x2e\x74\x78\
+    \x74\x00\xcb\x48\xcd\xc9\xc9\x57\xc8\x00\x91\x00\x40\xa6\x2d\x01\x0b\x00\x00\x00";
+
+#[cfg(feature = "deflate")]
+mod coded {
+    use super::*;
+
+    every_driver! {
+        a_body_comes_decoded
+    }
+
+    fn a_body_comes_decoded<T: Harness>() {
+        let mut both = both::<T>(FetchSettings::new());
+        let fetched = both.get("/coded");
+        assert_eq!(fetched.text().unwrap(), "hello hello");
+        assert_eq!(
+            (fetched.header("content-encoding"), fetched.header("X-Own")),
+            (None, Some("1"))
+        );
+        let url = both.url("/coded");
+        let id = both.client.fetch_stream(Fetch::get(url.clone()));
+        both.until("the end", |both| matches!(both.events.last(), Some(FetchEvent::End { .. })));
+        let mut heard = Vec::new();
+        for event in both.events.drain(..) {
+            match event {
+                FetchEvent::Body { id: of, data } if of == id => heard.extend_from_slice(&data),
+                FetchEvent::Head { head, .. } => assert_eq!(head.header("content-encoding"), None),
+                _ => {}
+            }
+        }
+        assert_eq!(heard, b"hello hello");
+        let raw = both.call(Fetch::get(url.clone()).decode(false)).expect("a response");
+        assert_eq!((raw.body(), raw.header("content-encoding")), (GZIP, Some("gzip")));
+        let failed = both.call(Fetch::get(url).body_limit(10));
+        assert!(matches!(failed, Err(FetchError::TooLong { limit: 10 })), "{failed:?}");
+        assert_eq!(both.client.requests(), 0);
+    }
 }
 
 fn a_host_without_a_server_is_refused<T: Harness>() {
