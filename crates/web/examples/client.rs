@@ -10,6 +10,7 @@ use windlass_web::client::{Fetch, FetchEvent, FetchSettings};
 use windlass_web::windlass::{Completions, Watcher};
 use windlass_web::{Client, Status};
 
+#[allow(dead_code)] // this example has no option without a value
 #[path = "../../../examples/common/options.rs"]
 mod options;
 

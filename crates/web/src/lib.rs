@@ -1,4 +1,5 @@
-//! HTTP/1.x servers and clients on [windlass]: routes, bodies, limits and events, in a loop that is yours.
+//! HTTP/1.x servers and clients on [windlass]: routes, bodies, limits and events, in a loop that is
+//! yours.
 //!
 //! A handler is a closure that returns what converts into a [`Response`]:
 //!

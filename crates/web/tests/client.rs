@@ -87,7 +87,10 @@ impl<D: Driver> Both<D> {
 
     #[track_caller]
     fn result(&mut self, id: FetchId) -> Result<Fetched, FetchError> {
-        let is_it = move |event: &FetchEvent| matches!(event, FetchEvent::Fetched { id: of, .. } if *of == id);
+        let is_it = move |event: &FetchEvent| match event {
+            FetchEvent::Fetched { id: of, .. } => *of == id,
+            _ => false,
+        };
         self.until("a response", |both| both.events.iter().any(is_it));
         let at = self.events.iter().position(is_it).expect("right from above");
         match self.events.remove(at) {
