@@ -46,18 +46,18 @@ pub(crate) enum FormEvent<'a> {
     End,
 }
 
-enum Stage {
+enum FormStage {
     /// So many bytes have come.
     Preamble(usize),
-    /// Behind a delimiter.
-    Behind(Behind),
+    /// LineEnd a delimiter.
+    LineEnd(LineEnd),
     Head,
     /// So many bytes may still come.
     Body(u64),
     Epilogue,
 }
 
-enum Behind {
+enum LineEnd {
     Start,
     Dash,
     Blanks(u8),
@@ -68,7 +68,7 @@ enum Behind {
 pub(crate) struct FormDecoder {
     limits: Multipart,
     finder: Finder<'static>,
-    stage: Stage,
+    stage: FormStage,
     /// How many bytes of the delimiter have come, if the last bytes may be one.
     held: usize,
     parts: u32,
@@ -103,7 +103,7 @@ impl FormDecoder {
         Ok(FormDecoder {
             limits,
             finder: Finder::new(&delimiter).into_owned(),
-            stage: Stage::Preamble(0),
+            stage: FormStage::Preamble(0),
             // The first one may stand at the very beginning.
             held: 2,
             parts: 0,
@@ -123,50 +123,50 @@ impl FormDecoder {
         loop {
             let rest = &input[at..];
             match self.stage {
-                Stage::Preamble(seen) => match self.find(rest) {
+                FormStage::Preamble(seen) => match self.find(rest) {
                     Sought::Delimiter(end) => {
                         at += end;
-                        self.stage = Stage::Behind(Behind::Start);
+                        self.stage = FormStage::LineEnd(LineEnd::Start);
                     }
                     Sought::Data(_) if rest.is_empty() => return Ok((at, FormEvent::NeedMore)),
                     Sought::Data(len) => {
                         at += len;
-                        self.stage = Stage::Preamble(check_preamble(seen + len)?);
+                        self.stage = FormStage::Preamble(check_preamble(seen + len)?);
                     }
-                    Sought::Held(len) => self.stage = Stage::Preamble(check_preamble(seen + len)?),
+                    Sought::Held(len) => self.stage = FormStage::Preamble(check_preamble(seen + len)?),
                     Sought::NeedMore => return Ok((input.len(), FormEvent::NeedMore)),
                 },
-                Stage::Behind(ref mut behind) => {
+                FormStage::LineEnd(ref mut behind) => {
                     let Some(&byte) = rest.first() else { return Ok((at, FormEvent::NeedMore)) };
                     at += 1;
                     *behind = match (&*behind, byte) {
-                        (Behind::Start, b'-') => Behind::Dash,
-                        (Behind::Dash, b'-') => {
-                            self.stage = Stage::Epilogue;
+                        (LineEnd::Start, b'-') => LineEnd::Dash,
+                        (LineEnd::Dash, b'-') => {
+                            self.stage = FormStage::Epilogue;
                             return Ok((at, FormEvent::End));
                         }
-                        (Behind::Start, b' ' | b'\t') => Behind::Blanks(1),
-                        (Behind::Blanks(count @ ..BLANKS), b' ' | b'\t') => {
-                            Behind::Blanks(count + 1)
+                        (LineEnd::Start, b' ' | b'\t') => LineEnd::Blanks(1),
+                        (LineEnd::Blanks(count @ ..BLANKS), b' ' | b'\t') => {
+                            LineEnd::Blanks(count + 1)
                         }
-                        (Behind::Start | Behind::Blanks(_), b'\r') => Behind::Cr,
-                        (Behind::Cr, b'\n') => {
+                        (LineEnd::Start | LineEnd::Blanks(_), b'\r') => LineEnd::Cr,
+                        (LineEnd::Cr, b'\n') => {
                             self.begin_head()?;
                             continue;
                         }
                         _ => return Err(wrong("a boundary of the form is not a line")),
                     };
                 }
-                Stage::Head => match self.read_head(rest)? {
+                FormStage::Head => match self.read_head(rest)? {
                     (len, None) => return Ok((at + len, FormEvent::NeedMore)),
                     (len, Some(head)) => {
-                        self.stage = Stage::Body(self.limits.part_bytes);
+                        self.stage = FormStage::Body(self.limits.part_bytes);
                         return Ok((at + len, FormEvent::Part(head)));
                     }
                 },
-                Stage::Body(left) => match self.find(rest) {
+                FormStage::Body(left) => match self.find(rest) {
                     Sought::Delimiter(end) => {
-                        self.stage = Stage::Behind(Behind::Start);
+                        self.stage = FormStage::LineEnd(LineEnd::Start);
                         return Ok((at + end, FormEvent::PartEnd));
                     }
                     Sought::Data(_) if rest.is_empty() => return Ok((at, FormEvent::NeedMore)),
@@ -178,7 +178,7 @@ impl FormDecoder {
                         // What fits comes before the error, as it does if it is not held.
                         let fits = self.take(left, len)?;
                         if fits < len {
-                            self.stage = Stage::Body(0);
+                            self.stage = FormStage::Body(0);
                             self.held = len;
                         }
                         let held = &self.finder.needle()[..fits];
@@ -186,7 +186,7 @@ impl FormDecoder {
                     }
                     Sought::NeedMore => return Ok((input.len(), FormEvent::NeedMore)),
                 },
-                Stage::Epilogue => return Ok((input.len(), FormEvent::End)),
+                FormStage::Epilogue => return Ok((input.len(), FormEvent::End)),
             }
         }
     }
@@ -194,7 +194,7 @@ impl FormDecoder {
     /// Checks that the form is whole, behind its last byte.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         match self.stage {
-            Stage::Epilogue => Ok(()),
+            FormStage::Epilogue => Ok(()),
             _ => Err(wrong("the form is not whole: its last boundary is missing")),
         }
     }
@@ -240,7 +240,7 @@ impl FormDecoder {
             let text = format!("a part of the form has more than {} bytes", self.limits.part_bytes);
             return Err(Error::new(Status::CONTENT_TOO_LARGE).text(text));
         }
-        self.stage = Stage::Body(left - fits as u64);
+        self.stage = FormStage::Body(left - fits as u64);
         Ok(fits)
     }
 
@@ -251,7 +251,7 @@ impl FormDecoder {
         }
         self.parts += 1;
         self.head.clear();
-        (self.line, self.stage) = (0, Stage::Head);
+        (self.line, self.stage) = (0, FormStage::Head);
         Ok(())
     }
 
