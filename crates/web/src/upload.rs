@@ -4,4 +4,4 @@
 pub use crate::message::form::{Multipart, PartHead};
 #[cfg(feature = "multipart")]
 pub use crate::message::request::parts::{PartPlan, ReceiveParts};
-pub use crate::message::save::file_name;
+pub use crate::message::save::{Save, Saved, file_name};

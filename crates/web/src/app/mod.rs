@@ -38,6 +38,7 @@ use crate::exchange::raw::Raws;
 use crate::message::head::Head;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::message::save::Saved;
 use crate::message::trace::Spans;
 use crate::remote::Remote;
 use crate::words::error::Error;
@@ -403,6 +404,8 @@ pub(crate) enum Kept<S> {
     Behind(crate::message::request::BehindBody<S>),
     /// What takes its body.
     Receiver(Box<dyn crate::message::request::receive::Receive<S>>),
+    /// What follows its body, which is saved, and what has become of that.
+    Saver(crate::message::request::BehindSave<S>, Option<Result<Saved, Error>>),
     /// What takes the parts of its form.
     #[cfg(feature = "multipart")]
     Parts(Box<dyn crate::message::request::parts::ReceiveParts<S>>),

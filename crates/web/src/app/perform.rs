@@ -25,6 +25,7 @@ use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::{Demand, Resume};
 use crate::message::request::{Asked, Request};
 use crate::message::response::{Body, Response};
+use crate::message::save::Saved;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -140,6 +141,18 @@ impl<S: 'static> Program for Perform<S> {
         }
     }
 
+    fn saved(&mut self, keep: &mut Kept<S>, saved: Result<Saved, Error>) -> AfterPart {
+        match keep {
+            Kept::Saver(_, place) => {
+                *place = Some(saved);
+                AfterPart::More
+            }
+            #[cfg(feature = "multipart")]
+            Kept::Parts(receiver) => self.demand(|state| receiver.saved(state, saved)),
+            _ => AfterPart::More,
+        }
+    }
+
     fn received(
         &mut self,
         keep: Kept<S>,
@@ -157,6 +170,7 @@ impl<S: 'static> Program for Perform<S> {
         let response = self.call(|state| match keep {
             Kept::Behind(then) => then(state, &mut request),
             Kept::Receiver(receiver) => receiver.end(state, &mut request).into(),
+            Kept::Saver(then, Some(saved)) => then(state, saved),
             #[cfg(feature = "multipart")]
             Kept::Parts(receiver) => receiver.end(state, &mut request).into(),
             _ => Status::INTERNAL_SERVER_ERROR.into(),
@@ -368,6 +382,10 @@ impl<S: 'static> Perform<S> {
             }
             Some((asked, Asked::Receive(receiver))) if asked == number && !has_come => {
                 Answer::Receive(most, Taking::Bytes, Kept::Receiver(receiver))
+            }
+            Some((asked, Asked::Save(to, then))) if asked == number && !has_come => {
+                let limit = to.1.limit.or(most);
+                Answer::Receive(limit, Taking::File(to), Kept::Saver(then, None))
             }
             #[cfg(feature = "multipart")]
             Some((asked, Asked::Parts(limit, decoder, receiver)))

@@ -53,6 +53,7 @@ macro_rules! with_wire {
         let mut $wire = Wire { engine: $c.engine(), id };
         $self.machine.begin_callback($wire.engine);
         $call;
+        $self.machine.forget_dropped($wire.engine);
         Action::None
     }};
 }
@@ -73,6 +74,7 @@ impl<S: 'static> Handler for Loop<S> {
     fn grace_over(&mut self, server: &mut Context<'_, Self::State>) -> Action {
         self.machine.begin_callback(server.engine());
         self.machine.give_all_up(&mut self.perform, server.engine());
+        self.machine.forget_dropped(server.engine());
         Action::None
     }
 
@@ -177,12 +179,14 @@ impl<S: 'static> Handler for Loop<S> {
             return Action::None;
         }
         self.machine.closed(&mut self.perform, engine, closed.state, end);
+        self.machine.forget_dropped(engine);
         Action::None
     }
 
     fn completed(&mut self, server: &mut Context<'_, Self::State>, ended: Completed) -> Action {
         self.machine.begin_callback(server.engine());
         self.machine.completed(&mut self.perform, server.engine(), ended);
+        self.machine.forget_dropped(server.engine());
         Action::None
     }
 

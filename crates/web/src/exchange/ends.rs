@@ -65,6 +65,12 @@ impl<K: 'static> Machine<K> {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
             }
+            (Stage::Receive(receiving), Cause::TooSlow)
+                if receiving.waits_for_disk(&self.saves) =>
+            {
+                let slow = Error::new(Status::GATEWAY_TIMEOUT).because("the disk is too slow");
+                self.give_up(program, wire, Some(exchange), slow);
+            }
             (Stage::Head | Stage::Body(_) | Stage::Receive(_), Cause::TooSlow) => {
                 let late = Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly");
                 self.give_up(program, wire, Some(exchange), late);
@@ -135,7 +141,7 @@ impl<K: 'static> Machine<K> {
                 wire.engine.close(wire.id);
             }
             // It is behind a request that had to wait: the rest of its body may have come, too.
-            Stage::Receive(ref receiving) if receiving.waits() => {
+            Stage::Receive(ref receiving) if receiving.waits(&self.saves) => {
                 exchange.peer.has_ended = true;
                 slot.exchange = Some(exchange);
             }

@@ -145,6 +145,7 @@ impl<K: 'static> Machine<K> {
                 self.loads.is_swept = false;
                 self.sweep_files(engine);
             }
+            Some(WaitsForOp::Save(place)) => self.save_went_on(program, engine, place, ended),
             None => self.completed_link(program, engine, ended),
         }
     }

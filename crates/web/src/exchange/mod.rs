@@ -11,6 +11,8 @@
 //! events.rs   responses that tell events
 //! late.rs     requests that wait for another thread
 //! operations.rs  what waits for an operation of the loop
+//! saves.rs    files that bodies are saved to
+//! saving.rs   how these files go on
 //! loads.rs    files that are being opened
 //! blocks.rs   files that are read block by block
 //! files.rs    responses that are files
@@ -42,6 +44,8 @@ mod read;
 mod receive;
 mod respond;
 mod running;
+mod saves;
+mod saving;
 mod stream;
 
 use std::num::NonZeroU16;
@@ -59,6 +63,7 @@ use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Program, RouteId};
 use crate::exchange::receive::Receiving;
 use crate::exchange::running::RunningCounts;
+use crate::exchange::saves::Saves;
 use crate::message::arrived::{Arrived, From, Trailers};
 use crate::message::date::Date;
 use crate::message::event::EventBytes;
@@ -247,6 +252,8 @@ pub(crate) struct Machine<K> {
     /// What waits for an operation of the loop.
     operations: LoopOps,
     loads: Loads,
+    /// The files that bodies are saved to.
+    saves: Saves,
     /// Connections to other servers.
     hub: Hub,
     /// How many requests wait for their response.
@@ -270,6 +277,7 @@ impl<K: 'static> Machine<K> {
         Machine {
             head: RequestHead::new(limits.of_codec()),
             limits,
+            saves: Saves::default(),
             hub: Hub::new(client, remote.clone()),
             remote,
             topics: Topics::default(),
@@ -297,6 +305,7 @@ impl<K: 'static> Machine<K> {
     /// Gives `Date` a fixed beginning, so that a seed of a simulation has one trace.
     pub(crate) fn simulate_date(&mut self, now: Instant) {
         self.date.simulate(now);
+        self.saves.simulate();
     }
 
     /// The server serves, on these loops.

@@ -19,6 +19,8 @@ pub(super) enum WaitsForOp {
     Sweep,
     /// A connection that sends a file block by block.
     Block(Id),
+    /// A file that a body is saved to, by its number.
+    Save(u32),
 }
 
 /// The operations of a loop that something waits for.

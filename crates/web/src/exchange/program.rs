@@ -1,5 +1,6 @@
 //! What answers the requests of a connection.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use windlass::{Buf, Message};
@@ -20,6 +21,7 @@ use crate::message::request::Job;
 use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
+use crate::message::save::{Save, Saved};
 use crate::proxy::Upstream;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -69,7 +71,13 @@ pub(crate) trait Program {
         AfterPart::More
     }
 
-    /// The body that was asked for is whole. It is in `body` if it was to be collected.
+    /// The file that a body or a part of a form is saved to has ended. For a body,
+    /// [`received`](Program::received) follows.
+    fn saved(&mut self, _keep: &mut Self::Keep, _saved: Result<Saved, Error>) -> AfterPart {
+        AfterPart::More
+    }
+
+    /// The body that was asked for is whole, or its file has failed. It is in `body` if it was to be collected.
     fn received(
         &mut self,
         _keep: Self::Keep,
@@ -172,6 +180,8 @@ pub(crate) enum Answer<K> {
 pub(crate) enum Taking {
     /// The program gets them.
     Bytes,
+    /// They are saved to this file.
+    File(Box<(PathBuf, Save)>),
     /// The program gets the parts of a form.
     #[cfg(feature = "multipart")]
     Form(Box<FormDecoder>),

@@ -88,13 +88,19 @@ impl<K: 'static> Machine<K> {
         let Rest::Waits(mut exchange, at) = rest else { return };
         bytes.put_rest(at, &mut exchange.input);
         let is_full = match &exchange.stage {
-            Stage::Receive(receiving) => receiving.waits(),
+            Stage::Receive(receiving) => receiving.waits(&self.saves),
             stage => !stage.reads() && exchange.input.len() > READ_AHEAD,
         };
         if is_full != exchange.is_paused {
             exchange.is_paused = is_full;
             if is_full {
-                if let Stage::Receive(_) = exchange.stage {
+                if let Stage::Receive(receiving) = &exchange.stage {
+                    if let Some(file) = &receiving.file
+                        && self.saves.waits(file)
+                        && let Some(span) = self.saves.time(file)
+                    {
+                        wire.engine.time_limit(wire.id, span);
+                    }
                     // No read tells it of a reset, which is to end it all the same.
                     wire.engine.watch_peer(wire.id, true);
                 }

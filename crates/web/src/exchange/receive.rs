@@ -1,6 +1,8 @@
 //! Bodies that a program asks for behind their heads, as a whole or in parts.
 
 use std::ops::{Deref, Range};
+#[cfg(feature = "multipart")]
+use std::path::PathBuf;
 
 use windlass::{Buf, Lease};
 use windlass_http1::Event;
@@ -9,6 +11,7 @@ use windlass_serve::Id;
 use super::program::{AfterPart, Answer, Program, Taking};
 use super::read::Rest;
 use super::respond::{Context, Next};
+use super::saves::{SaveHandle, Saves};
 use super::{Exchange, Machine, Stage, Wire};
 #[cfg(feature = "multipart")]
 use crate::message::form::FormEvent;
@@ -16,6 +19,8 @@ use crate::message::form::FormEvent;
 use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
+#[cfg(feature = "multipart")]
+use crate::message::save::Save;
 use crate::words::error::Error;
 
 /// A body that is taken part by part.
@@ -25,6 +30,10 @@ pub(super) struct Receiving<K> {
     /// Whether the program has paused it.
     is_paused: bool,
     taking: Taking,
+    /// The file that its bytes go to.
+    pub(super) file: Option<SaveHandle>,
+    /// Whether all bytes of the body have come.
+    pub(super) has_ended: bool,
     /// Whether the program does not want this part of the form.
     #[cfg(feature = "multipart")]
     is_skipped: bool,
@@ -39,6 +48,8 @@ impl<K> Receiving<K> {
             resume,
             is_paused: false,
             taking,
+            file: None,
+            has_ended: false,
             #[cfg(feature = "multipart")]
             is_skipped: false,
             decoded: 0,
@@ -46,26 +57,44 @@ impl<K> Receiving<K> {
     }
 
     /// Whether it takes no bytes now.
-    pub(super) fn waits(&self) -> bool {
-        self.is_paused
+    pub(super) fn waits(&self, saves: &Saves) -> bool {
+        self.is_paused || self.waits_for_disk(saves)
+    }
+
+    /// Whether it waits for its file.
+    pub(super) fn waits_for_disk(&self, saves: &Saves) -> bool {
+        self.file.as_ref().is_some_and(|file| saves.waits(file))
     }
 
     /// What it keeps beyond its own size, in bytes.
     pub(super) fn held(&self) -> usize {
         match &self.taking {
-            Taking::Bytes => 0,
+            Taking::Bytes | Taking::File(_) => 0,
             #[cfg(feature = "multipart")]
             Taking::Form(decoder) => decoder.held(),
         }
     }
 
     /// Takes bytes of the body. Says how many it has taken, and what follows.
-    fn take<P: Program<Keep = K>>(&mut self, program: &mut P, bytes: &Bytes, at: usize) -> Took {
-        let range = at..at + self.decoded;
+    fn take<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        saves: &mut Saves,
+        bytes: &Bytes,
+        at: usize,
+    ) -> Took {
+        let room = self.file.as_ref().map_or(usize::MAX, |file| saves.room(file));
+        let range = at..at + self.decoded.min(room);
         match &mut self.taking {
             Taking::Bytes => {
                 let part = bytes.part(range.clone());
                 Took::Bytes(range.len(), program.part(&mut self.keep, part))
+            }
+            Taking::File(_) => {
+                if let Some(file) = &self.file {
+                    saves.write(file, &bytes[range.clone()]);
+                }
+                Took::Bytes(range.len(), AfterPart::More)
             }
             #[cfg(feature = "multipart")]
             Taking::Form(decoder) => {
@@ -77,6 +106,10 @@ impl<K> Receiving<K> {
                 let after = match event {
                     FormEvent::NeedMore | FormEvent::End => AfterPart::More,
                     FormEvent::Part(part) => match program.form_part(keep, part) {
+                        Ok(PartPlan::Save(path, save)) => {
+                            self.is_skipped = false;
+                            return Took::Save(len, path, save);
+                        }
                         Ok(plan) => {
                             self.is_skipped = matches!(plan, PartPlan::Skip);
                             AfterPart::More
@@ -85,10 +118,29 @@ impl<K> Receiving<K> {
                     },
                     _ if self.is_skipped => AfterPart::More,
                     FormEvent::Data(data) => {
-                        program.part(keep, bytes.part(at + data.start..at + data.end))
+                        let data = at + data.start..at + data.end;
+                        match &self.file {
+                            Some(file) => {
+                                saves.write(file, &bytes[data]);
+                                AfterPart::More
+                            }
+                            None => program.part(keep, bytes.part(data)),
+                        }
                     }
-                    FormEvent::Held(data) => program.part(keep, data.to_vec().into()),
-                    FormEvent::PartEnd => program.form_part_end(keep),
+                    FormEvent::Held(data) => match &self.file {
+                        Some(file) => {
+                            saves.write(file, data);
+                            AfterPart::More
+                        }
+                        None => program.part(keep, data.to_vec().into()),
+                    },
+                    FormEvent::PartEnd => match &self.file {
+                        Some(file) => {
+                            saves.finish(file);
+                            AfterPart::More
+                        }
+                        None => program.form_part_end(keep),
+                    },
                 };
                 Took::Bytes(len, after)
             }
@@ -98,7 +150,7 @@ impl<K> Receiving<K> {
     /// Checks that the body is whole, behind its last byte.
     fn finish(&self) -> Result<(), Error> {
         match &self.taking {
-            Taking::Bytes => Ok(()),
+            Taking::Bytes | Taking::File(_) => Ok(()),
             #[cfg(feature = "multipart")]
             Taking::Form(decoder) => decoder.finish(),
         }
@@ -109,6 +161,9 @@ impl<K> Receiving<K> {
 enum Took {
     /// So many were taken.
     Bytes(usize, AfterPart),
+    /// So many were taken, and a part follows that is to be saved.
+    #[cfg(feature = "multipart")]
+    Save(usize, PathBuf, Save),
     /// They are no form.
     #[cfg_attr(not(feature = "multipart"), allow(dead_code))]
     Refused(Error),
@@ -205,6 +260,11 @@ impl<K: 'static> Machine<K> {
         }
         let _ = exchange.decoder.limit_body(most); // for one without a length
         if let Stage::Receive(receiving) = &mut exchange.stage {
+            if let Taking::File(to) = &mut receiving.taking {
+                let (path, save) = (std::mem::take(&mut to.0), to.1);
+                receiving.file = Some(self.begin_save(wire, path, save));
+                return Next::Waits(exchange); // a client that waits goes on when the file is open
+            }
             let (keep, resume) = (&mut receiving.keep, receiving.resume.clone());
             program.within(wire.id, |program| program.begin_parts(keep, resume));
         }
@@ -269,12 +329,51 @@ impl<K: 'static> Machine<K> {
             let Stage::Receive(receiving) = &mut exchange.stage else {
                 return Rest::Waits(exchange, at);
             };
-            if receiving.waits() {
+            let outcome = receiving.file.as_ref().and_then(|file| self.saves.take_outcome(file));
+            if outcome.is_none() && receiving.waits(&self.saves) {
                 return Rest::Waits(exchange, at);
             }
-            if receiving.decoded > 0 {
-                let took = program.within(wire.id, |program| receiving.take(program, bytes, at));
+            let took = match outcome {
+                Some(outcome) => {
+                    receiving.file = None;
+                    self.forget_dropped(wire.engine);
+                    if let Taking::File(_) = receiving.taking {
+                        program.saved(&mut receiving.keep, outcome);
+                        at += receiving.decoded;
+                        let next = self.whole(program, wire, exchange);
+                        match self.go_on_behind(program, wire, next, bytes, at) {
+                            Rest::Waits(behind, end) => (exchange, at) = (behind, end),
+                            Rest::Nothing => return Rest::Nothing,
+                        }
+                        continue;
+                    }
+                    #[cfg(feature = "multipart")]
+                    {
+                        receiving.is_skipped = outcome.is_err();
+                    }
+                    let keep = &mut receiving.keep;
+                    let saved = |program: &mut P| program.saved(keep, outcome);
+                    Some(Took::Bytes(0, program.within(wire.id, saved)))
+                }
+                None if receiving.decoded > 0 => {
+                    let saves = &mut self.saves;
+                    let take = |program: &mut P| receiving.take(program, saves, bytes, at);
+                    Some(program.within(wire.id, take))
+                }
+                None => None,
+            };
+            if let Some(took) = took {
+                if let Some(file) = &receiving.file {
+                    self.go_on_saving(wire.engine, file.place());
+                }
                 let next = match took {
+                    #[cfg(feature = "multipart")]
+                    Took::Save(len, path, save) => {
+                        at += len;
+                        receiving.decoded -= len;
+                        receiving.file = Some(self.begin_save(wire, path, save));
+                        continue;
+                    }
                     Took::Bytes(len, after) => {
                         at += len;
                         receiving.decoded -= len;
@@ -319,6 +418,10 @@ impl<K: 'static> Machine<K> {
                 }
                 Event::Trailers => {
                     exchange.keep_trailers(&self.head, &bytes[start..]);
+                    continue;
+                }
+                Event::End if receiving.file.is_some() => {
+                    self.end_of_saved(wire, receiving);
                     continue;
                 }
                 Event::End => match receiving.finish() {

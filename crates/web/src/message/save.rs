@@ -1,7 +1,100 @@
-//! Names of files that clients choose.
+//! Files that bodies are saved to, and names of files that clients choose.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::words::error::Error;
 use crate::words::status::Status;
+
+/// How a body is saved to a file: [`Request::save`](crate::Request::save) has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Save {
+    /// The most bytes of the body. Beyond: 413, and no file. Default `None`: as many as
+    /// [`App::body_limit`](crate::App::body_limit) allows, or [`Limits::body`](crate::Limits::body),
+    /// which is 1 MiB. For a part of a form the limits of the form count, too.
+    pub limit: Option<u64>,
+    /// Whether the file and its name are on the disk before the request is answered. Default false:
+    /// then a loss of power may leave the old file, the new one, or a part of it.
+    pub sync: bool,
+    /// Whether it may take the place of another file. Default true. If not: 409 where there is one.
+    /// The file then gets its name by a hard link, which FAT and some network file systems lack.
+    pub replace: bool,
+    /// The permissions of the file, less the umask. Default 0o666, as for `File::create`. Windows
+    /// has permissions of its own.
+    pub mode: u32,
+    /// How long the disk may take: to open the file, to take the next block, and from the end of
+    /// the body to the end of all work. Beyond: 504, and no file. Default 60 s.
+    pub time: Duration,
+}
+
+impl Save {
+    /// The defaults: each field says its own.
+    pub const fn new() -> Save {
+        let time = Duration::from_secs(60);
+        Save { limit: None, sync: false, replace: true, mode: 0o666, time }
+    }
+
+    /// Sets [`limit`](Save::limit), in bytes.
+    pub fn limit(mut self, bytes: u64) -> Save {
+        self.limit = Some(bytes);
+        self
+    }
+
+    /// Sets [`sync`](Save::sync).
+    pub fn sync(mut self, on: bool) -> Save {
+        self.sync = on;
+        self
+    }
+
+    /// Sets [`replace`](Save::replace).
+    pub fn replace(mut self, on: bool) -> Save {
+        self.replace = on;
+        self
+    }
+
+    /// Sets [`mode`](Save::mode): 0o600, for example.
+    pub fn mode(mut self, mode: u32) -> Save {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets [`time`](Save::time).
+    pub fn time(mut self, span: Duration) -> Save {
+        self.time = span;
+        self
+    }
+}
+
+impl Default for Save {
+    fn default() -> Save {
+        Save::new()
+    }
+}
+
+/// A file that is saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Its path, as the program has given it.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The error of an operation on a file, for a client.
+pub(crate) fn failed(error: &windlass::Error) -> Error {
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, QuotaExceeded, StorageFull};
+    let kind = error.raw_os_error().map(|errno| io::Error::from_raw_os_error(errno).kind());
+    let status = match kind {
+        Some(StorageFull | QuotaExceeded) => Status::INSUFFICIENT_STORAGE,
+        Some(AlreadyExists | IsADirectory) => Status::CONFLICT,
+        Some(InvalidFilename) => Status::BAD_REQUEST,
+        _ => Status::INTERNAL_SERVER_ERROR,
+    };
+    Error::new(status).because(error.kind().to_string())
+}
 
 /// Checks a name that a client has chosen, so that it names a file in the directory that a program
 /// puts in front of it, and nothing else. Returns the name itself.
@@ -22,8 +115,9 @@ use crate::words::status::Status;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A name may be that of a file that is there, of a symbolic link or of a directory. Case is the
-/// file system's matter: `A` and `a` are one file on some.
+/// A name may be that of a file that is there, of a symbolic link or of a directory: a
+/// [save](crate::Request::save) takes the place of a link, and does not follow it. Case is the file
+/// system's matter: `A` and `a` are one file on some.
 ///
 /// # Errors
 ///

@@ -19,6 +19,11 @@ pub trait Harness {
 
     /// A watcher, and a listener if its network is the system's.
     fn watcher() -> (Watcher, Option<TcpListener>);
+
+    /// A simulation for a watcher, if it is one of that.
+    fn sim() -> Option<Sim> {
+        None
+    }
 }
 
 macro_rules! system {
@@ -50,6 +55,9 @@ impl Harness for Simulated {
     fn watcher() -> (Watcher, Option<TcpListener>) {
         (Watcher::simulated(&Sim::new(1)), None)
     }
+    fn sim() -> Option<Sim> {
+        Some(Sim::new(1))
+    }
 }
 
 /// A simulated network that delays, tears and interrupts, but loses nothing.
@@ -59,6 +67,9 @@ impl Harness for Faulty {
     const VIRTUAL: bool = true;
     fn watcher() -> (Watcher, Option<TcpListener>) {
         (Watcher::simulated(&Sim::with_faults(seed(), Faults::transient(0.2))), None)
+    }
+    fn sim() -> Option<Sim> {
+        Some(Sim::with_faults(seed(), Faults::transient(0.2)))
     }
 }
 

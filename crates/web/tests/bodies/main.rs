@@ -10,6 +10,7 @@ mod multipart;
 mod pipelines;
 mod receive;
 mod running;
+mod save;
 mod skip;
 mod statuses;
 mod trust;

@@ -133,7 +133,9 @@ impl FormDecoder {
                         at += len;
                         self.stage = FormStage::Preamble(check_preamble(seen + len)?);
                     }
-                    Sought::Held(len) => self.stage = FormStage::Preamble(check_preamble(seen + len)?),
+                    Sought::Held(len) => {
+                        self.stage = FormStage::Preamble(check_preamble(seen + len)?)
+                    }
                     Sought::NeedMore => return Ok((input.len(), FormEvent::NeedMore)),
                 },
                 FormStage::LineEnd(ref mut behind) => {

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use windlass::Message;
@@ -26,6 +27,7 @@ use crate::message::forwarded;
 use crate::message::gone::{GoneFlag, Presence};
 use crate::message::query::{Pairs, decode};
 use crate::message::response::Response;
+use crate::message::save::{Save, Saved};
 use crate::proxy::Upstream;
 use crate::remote::Remote;
 use crate::words::error::Error;
@@ -44,6 +46,9 @@ pub(crate) type BehindBody<S> = Box<dyn FnOnce(&mut S, &mut Request<'_, S>) -> R
 /// What follows a request to another server, on the loop.
 pub(crate) type BehindFetch<S> = Box<dyn FnOnce(&mut S, Result<Fetched, FetchError>) -> Response>;
 
+/// What follows a body that was saved, on the loop.
+pub(crate) type BehindSave<S> = Box<dyn FnOnce(&mut S, Result<Saved, Error>) -> Response>;
+
 /// What a request has asked for, in the place of a decided response.
 pub(crate) enum Asked<S> {
     Job(Job, Then<S>),
@@ -51,6 +56,7 @@ pub(crate) enum Asked<S> {
     Forward(Upstream),
     Collect(u64, BehindBody<S>),
     Receive(Box<dyn Receive<S>>),
+    Save(Box<(PathBuf, Save)>, BehindSave<S>),
     /// A form, what decodes it, and the limit of its bytes.
     #[cfg(feature = "multipart")]
     Parts(Option<u64>, Box<FormDecoder>, Box<dyn parts::ReceiveParts<S>>),
@@ -62,7 +68,7 @@ impl<S> Asked<S> {
     /// Whether it needs a body that has not come.
     pub(crate) fn is_for_body(&self) -> bool {
         match self {
-            Asked::Collect(..) | Asked::Receive(_) => true,
+            Asked::Collect(..) | Asked::Receive(_) | Asked::Save(..) => true,
             #[cfg(feature = "multipart")]
             Asked::Parts(..) => true,
             _ => false,
@@ -473,6 +479,67 @@ impl<'a, S: 'static> Request<'a, S> {
     /// Return the response. If it is dropped, nothing is passed on.
     pub fn forward(&mut self, upstream: &Upstream) -> Response {
         self.ask(Asked::Forward(upstream.clone()))
+    }
+
+    /// Saves the body to a file, as it comes, then calls `then` with what has become of it, which
+    /// makes the response. This is for routes that are [`at_head`](crate::App::at_head).
+    ///
+    /// The bytes go to a new file in the same directory, `.upload-` and 16 random digits, which is
+    /// created exclusively. When the body is whole, it gets its name, so that others see the old
+    /// file or the new one, and never a part. After all other ends nothing is left behind: the
+    /// client has gone or was too slow, the body is too long or malformed, the disk is full, the
+    /// server shuts down. Only the end of the process or a loss of power leaves the temporary file.
+    ///
+    /// **Check names that a client has chosen**: `..%2F..` is a
+    /// [parameter](Request::param), too. [`upload::file_name`](crate::upload::file_name) does.
+    ///
+    /// ```
+    /// use windlass_web::upload::{Save, file_name};
+    /// use windlass_web::{App, Error, Response, Status};
+    ///
+    /// let app = App::new()
+    ///     .put("/files/{name}", |_, q| {
+    ///         let path = format!("files/{}", file_name(q.param("name"))?);
+    ///         let save = Save::new().limit(1 << 30).sync(true);
+    ///         Ok::<_, Error>(q.save(path, save, |_, saved| {
+    ///             let text = format!("{} bytes", saved?.bytes);
+    ///             Ok::<_, Error>(Response::text(text).status(Status::CREATED))
+    ///         }))
+    ///     })
+    ///     .at_head();
+    /// # let _ = app;
+    /// ```
+    ///
+    /// # Memory and time
+    ///
+    /// At most two blocks of 128 KiB wait for the disk: one is filled while the other is written.
+    /// Then the connection is not read, as in a [pause](receive::Demand::Pause), so that the time
+    /// does not count for [`Limits::body_rate`](crate::Limits::body_rate). [`Save::time`] bounds
+    /// it. A client that waits with `Expect: 100-continue` goes on when the file is open.
+    ///
+    /// # Errors
+    ///
+    /// `then` gets those of the file:
+    ///
+    /// - 409: there is a directory with this name, or a file that is [to stay](Save::replace).
+    /// - 400: the name is too long for the file system.
+    /// - 507: the disk is full, or a quota is (`ENOSPC`, `EDQUOT`).
+    /// - 503: the watcher has no room for another open file.
+    /// - 500: all others, with their cause: a missing directory, for example. Behind an error of a
+    ///   sync of the directory the file is there, and a loss of power may undo that.
+    ///
+    /// Those of the body are the server's, and `then` is dropped: 413 beyond [`Save::limit`], which
+    /// a `Content-Length` shows before there is a file; 408, 400; 504 beyond [`Save::time`].
+    ///
+    /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
+    pub fn save<R: Into<Response>>(
+        &mut self,
+        path: impl Into<PathBuf>,
+        save: Save,
+        then: impl FnOnce(&mut S, Result<Saved, Error>) -> R + 'static,
+    ) -> Response {
+        let then: BehindSave<S> = Box::new(|state, saved| then(state, saved).into());
+        self.ask(Asked::Save(Box::new((path.into(), save)), then))
     }
 
     /// Hands the parts of a form to `receiver`, as they come: a body of `multipart/form-data`

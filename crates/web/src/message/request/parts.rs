@@ -1,18 +1,22 @@
 //! What takes a form, part by part.
 
+use std::path::PathBuf;
+
 use windlass::Buf;
 
 use crate::message::form::PartHead;
 use crate::message::request::Request;
 use crate::message::request::receive::{Demand, Resume};
 use crate::message::response::Response;
+use crate::message::save::{Save, Saved};
 use crate::words::error::Error;
 
 /// Takes the parts of a form: see [`Request::multipart`].
 ///
 /// It runs on the loop, so it must not block. A panic answers the request with a 500.
 ///
-/// For each part `part` is called, then `data` any number of times, then `part_end`.
+/// For each part `part` is called. What follows is up to its plan: `data` any number of times and
+/// `part_end`, or `saved`, or nothing.
 pub trait ReceiveParts<S> {
     /// The form is about to come. `resume` ends the [pauses](Demand::Pause) of this form: a
     /// receiver that pauses keeps it.
@@ -46,6 +50,17 @@ pub trait ReceiveParts<S> {
         Ok(Demand::More)
     }
 
+    /// A part is saved, or has failed: see [`PartPlan::Save`]. What is left of one that has failed
+    /// is dropped. By default, an error is the client's, too.
+    ///
+    /// # Errors
+    ///
+    /// The client gets the error, as by [`Demand::Stop`].
+    fn saved(&mut self, state: &mut S, saved: Result<Saved, Error>) -> Result<Demand, Error> {
+        let _ = state;
+        saved.map(|_| Demand::More)
+    }
+
     /// The form is whole. The request is as its handler has had it; it has no
     /// [body](Request::body). The response may be one that is still to come, as that of
     /// [`Request::blocking`].
@@ -72,4 +87,7 @@ pub enum PartPlan {
     Read,
     /// Its bytes are dropped. They count for the limits.
     Skip,
+    /// They are saved to a file, as by [`Request::save`]: [`ReceiveParts::saved`] follows. If the
+    /// form ends later without a whole body, the file stays.
+    Save(PathBuf, Save),
 }
