@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use windlass::{AlignedBuf, Buf, Done, ErrorKind, Op};
+use windlass::{AlignedBuf, Buf, Done, ErrorKind, Op, SourceGuard};
 use windlass_serve::ops::Completed;
 use windlass_serve::{Cause, Engine, Id};
 
@@ -37,6 +37,7 @@ const LONGEST: u64 = 128 << 10;
 /// A file that is read block by block.
 pub(super) struct BlockFile {
     file: Arc<FoundFile>,
+    source: Arc<SourceGuard>,
     /// The head, until the first block is there.
     head: Option<Head>,
     error: Option<Error>,
@@ -58,6 +59,12 @@ impl BlockFile {
         self.head.is_none()
     }
 
+    /// How many bytes it has in memory, beside those that the connection has.
+    pub(super) fn held(&self) -> usize {
+        let (skip, len) = self.reading.unwrap_or_default();
+        skip + len + self.block.as_ref().map_or(0, Buf::len)
+    }
+
     /// The read of the next block.
     fn read(&mut self) -> Op {
         let align = u64::from(self.file.direct.unwrap_or(1));
@@ -68,7 +75,7 @@ impl BlockFile {
         self.reading = Some(((self.at - begin) as usize, (stop - self.at) as usize));
         self.at = stop;
         let buf = AlignedBuf::with_capacity(len, align as usize);
-        Op::read_at(self.file.source.source(), buf, begin)
+        Op::read_at(self.source.source(), buf, begin)
     }
 
     /// Takes the block that was read; why there is none otherwise.
@@ -111,7 +118,7 @@ impl<K: 'static> Machine<K> {
         exchange: Option<Box<Exchange<K>>>,
         context: Context<'_>,
         (head, error): Decided,
-        file: Arc<FoundFile>,
+        (file, source): (Arc<FoundFile>, Arc<SourceGuard>),
         range: std::ops::Range<u64>,
     ) -> Next<K> {
         if !self.admits(program, context.0) {
@@ -121,7 +128,7 @@ impl<K: 'static> Machine<K> {
         let (head, at, end) = (Some(head), range.start, range.end);
         let (sent, reading, block) = (0, None, None);
         let mut blocks =
-            BlockFile { file, head, error, status, decided, at, end, sent, reading, block };
+            BlockFile { file, source, head, error, status, decided, at, end, sent, reading, block };
         let read = blocks.read();
         self.submit(wire.engine, read, WaitsForOp::Block(wire.id));
         self.wait_for(wire, exchange, context, Stage::Blocks(Box::new(blocks)))

@@ -25,7 +25,7 @@ use super::{Exchange, Machine, Slot, Stage, Wire};
 use crate::files::body::FileBody;
 use crate::files::conditions::{Conditions, Verdict};
 use crate::files::dir::ServedDir;
-use crate::files::found::FoundFile;
+use crate::files::found::{Content, FoundFile};
 use crate::files::range::Selected;
 use crate::message::head::Head;
 use crate::message::response::{Body, Response};
@@ -267,9 +267,13 @@ impl<K: 'static> Machine<K> {
                 return self.respond(program, wire, exchange, context, error.into());
             }
         };
-        if file.direct.is_some() && !range.is_empty() && context.1.method != Method::Head {
-            let decided = (head, error);
-            return self.begin_blocks(program, wire, exchange, context, decided, file, range);
+        if let Content::Open(source) = &file.content
+            && file.direct.is_some()
+            && !range.is_empty()
+            && context.1.method != Method::Head
+        {
+            let (decided, of) = ((head, error), (Arc::clone(&file), Arc::clone(source)));
+            return self.begin_blocks(program, wire, exchange, context, decided, of, range);
         }
         let is_bare = complete_head(&mut head, &file, program.changes_heads());
         let fixed = if is_bare { &file.fields[..] } else { &[] };
@@ -281,15 +285,16 @@ impl<K: 'static> Machine<K> {
         };
         let (keeps_alive, is_sent) = (encoder.keep_alive(), encoder.is_sent() && len > 0);
         let status = head.status();
-        let is_kept = file.bytes.is_some();
-        if is_sent && let Some(bytes) = &file.bytes {
-            self.put_kept(wire, bytes, &range);
-        }
-        if !is_sent || is_kept {
-            let sent = if is_sent { len } else { 0 };
-            let outcome = (status, sent, error.as_ref());
-            return self.end_response(program, wire, exchange, context, outcome, keeps_alive);
-        }
+        let source = match &file.content {
+            Content::Open(source) if is_sent => source,
+            content => {
+                if is_sent && let Content::Kept(bytes) = content {
+                    self.put_kept(wire, bytes, &range);
+                }
+                let outcome = (status, if is_sent { len } else { 0 }, error.as_ref());
+                return self.end_response(program, wire, exchange, context, outcome, keeps_alive);
+            }
+        };
         let mut exchange = exchange.unwrap_or_else(|| self.exchange());
         (exchange.route, exchange.asked) = (context.0, asked.unwrap_or(context.1));
         exchange.asked.keep_alive = keeps_alive;
@@ -297,7 +302,7 @@ impl<K: 'static> Machine<K> {
             exchange.head.extend_from_slice(head);
         }
         let decided = self.time(program, wire.engine);
-        if self.flush(wire) && wire.engine.send_attached(wire.id, &file.source, range).is_err() {
+        if self.flush(wire) && wire.engine.send_attached(wire.id, source, range).is_err() {
             self.break_off(wire);
         }
         exchange.stage = Stage::Sending(Box::new(FileOnWire { file, status, len, decided, error }));

@@ -26,7 +26,7 @@ use windlass_serve::ops::Completed;
 
 use crate::files::cache::{FileCache, FileKey};
 use crate::files::dir::ServedDir;
-use crate::files::found::FoundFile;
+use crate::files::found::{Content, FoundFile};
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -49,7 +49,7 @@ struct Load {
 
 enum LoadStage {
     Opening,
-    Looking(Arc<SourceGuard>),
+    Looking(SourceGuard),
     Reading(FoundFile),
 }
 
@@ -212,6 +212,7 @@ impl Loads {
                         let options = &load.dir.options;
                         self.cache.keep(load.key, Arc::clone(file), now, options);
                     }
+                    Loaded::Failed(Trouble::Busy) => self.cache.close_all(),
                     _ => self.cache.forget(&load.key),
                 }
                 Some(LoadStep::Over(loaded, load.waiters))
@@ -275,7 +276,7 @@ impl Load {
                 if let Ok(Done::Read(bytes)) = result
                     && bytes.len() as u64 == found.len
                 {
-                    found.bytes = Some(Arc::from(&bytes[..]));
+                    found.content = Content::Kept(Arc::from(&bytes[..]));
                 }
                 // One that is shorter or longer by now is sent as far as it was.
                 Err(Loaded::File(Arc::new(found)))
@@ -291,7 +292,7 @@ impl Load {
         match file.map_err(Loaded::Failed)? {
             Some(guard) => {
                 let look = Op::metadata(guard.source());
-                self.stage = LoadStage::Looking(Arc::new(guard));
+                self.stage = LoadStage::Looking(guard);
                 Ok(look)
             }
             None => {
@@ -312,7 +313,7 @@ impl Load {
 
     fn looked(
         &mut self,
-        guard: Arc<SourceGuard>,
+        guard: SourceGuard,
         known: &Metadata,
         time: SystemTime,
         room: usize,
@@ -327,6 +328,7 @@ impl Load {
         if let Some(before) = self.before.take().filter(|before| before.is_still(known)) {
             return Err(Loaded::File(before)); // this one is closed again
         }
+        let source = guard.source();
         let mut found = FoundFile::new(guard, &self.name(), (known, time), &self.dir.options);
         if self.is_direct {
             let align = known.direct.map_or(4096, |direct| direct.offset.max(direct.memory));
@@ -337,7 +339,7 @@ impl Load {
             return Err(Loaded::File(Arc::new(found)));
         }
         // One byte more, to see whether it has grown.
-        let read = Op::read_at(found.source.source(), vec![0; found.len as usize + 1], 0);
+        let read = Op::read_at(source, vec![0; found.len as usize + 1], 0);
         self.stage = LoadStage::Reading(found);
         Ok(read)
     }

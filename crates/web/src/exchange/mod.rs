@@ -456,6 +456,7 @@ impl<K> Exchange<K> {
     fn held(&self) -> usize {
         let receiving = match &self.stage {
             Stage::Receive(receiving) => receiving.held(),
+            Stage::Blocks(blocks) => blocks.held(),
             _ => 0,
         };
         self.input.len() + self.head.len() + self.body.len() + receiving

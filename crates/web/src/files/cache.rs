@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::found::FoundFile;
+use super::found::{Content, FoundFile};
 use super::options::FilesOptions;
 
 /// A name in a directory. One with a slash behind it means the index file.
@@ -71,7 +71,10 @@ impl OfDir {
 
 /// How many bytes a file has in memory.
 fn held(file: &FoundFile) -> usize {
-    file.bytes.as_ref().map_or(0, |bytes| bytes.len())
+    match &file.content {
+        Content::Open(_) => 0,
+        Content::Kept(bytes) => bytes.len(),
+    }
 }
 
 /// The open files of a loop.
@@ -133,6 +136,11 @@ impl FileCache {
         for dir in self.dirs.values_mut() {
             dir.close(|kept| Arc::ptr_eq(&kept.file, file));
         }
+    }
+
+    /// Closes all: something else needs their descriptors or their memory.
+    pub(crate) fn close_all(&mut self) {
+        self.dirs.clear();
     }
 
     /// Closes what is no longer fresh. Returns how long until there is something to close again.

@@ -15,18 +15,25 @@ use super::validators::Validators;
 /// A file that is open.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
-    pub(crate) source: Arc<SourceGuard>,
+    pub(crate) content: Content,
     pub(crate) len: u64,
     pub(crate) validators: Validators,
     /// The value of `Content-Type`.
     pub(crate) kind: Cow<'static, str>,
     /// What else a response says of it, with the names.
     pub(crate) fields: Vec<(&'static str, FixedField)>,
-    /// Its bytes, if they are kept.
-    pub(crate) bytes: Option<Arc<[u8]>>,
     /// What direct reads need, if it was opened for them.
     pub(crate) direct: Option<u32>,
     version: FileVersion,
+}
+
+/// Where the bytes of a file are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In the file, which is open.
+    Open(Arc<SourceGuard>),
+    /// In memory. The file is closed, so that small files need no descriptors.
+    Kept(Arc<[u8]>),
 }
 
 /// What tells whether a name still means the same bytes.
@@ -49,7 +56,7 @@ impl FileVersion {
 impl FoundFile {
     /// The file at a path, which the server has looked at at `looked`.
     pub(crate) fn new(
-        source: Arc<SourceGuard>,
+        guard: SourceGuard,
         path: &Path,
         (known, looked): (&Metadata, SystemTime),
         options: &FilesOptions,
@@ -70,7 +77,8 @@ impl FoundFile {
         }
         let (kind, len) = (kind_of(path, options.charset.as_deref()), known.size);
         let version = FileVersion::of(known);
-        FoundFile { source, len, validators, kind, fields, bytes: None, direct: None, version }
+        let content = Content::Open(Arc::new(guard));
+        FoundFile { content, len, validators, kind, fields, direct: None, version }
     }
 
     /// Whether these are the attributes of the same version, and its `ETag` stays as it is.

@@ -87,11 +87,13 @@ impl FilesOptions {
         self
     }
 
-    /// Sets how many open files each loop keeps, and for how long it does not look whether a name
-    /// still means the same file. Default 1024 and 1 s.
+    /// Sets how many files each loop keeps, and for how long it does not look whether a name still
+    /// means the same file. Default 1024 and 1 s.
     ///
     /// So a file that is replaced is served as it was, for at most `fresh`. Files that nobody asks
-    /// for are closed after that time. With a count or a time of 0 each request opens its file.
+    /// for are closed after that time. A file has a descriptor, unless its bytes are kept: see
+    /// [`small`](FilesOptions::small). If the process has no descriptor left, the loop closes all
+    /// that it keeps. With a count or a time of 0 each request opens its file.
     pub fn cache(mut self, count: usize, fresh: Duration) -> FilesOptions {
         (self.count, self.fresh) = (count, fresh);
         self
@@ -100,7 +102,8 @@ impl FilesOptions {
     /// Sets up to which size the bytes of a file are kept with it, and how many bytes each loop
     /// keeps in all. Default 16 KiB and 16 MiB. A size of 0 keeps none.
     ///
-    /// The head and the body of a file that is kept leave in one write.
+    /// The head and the body of a file that is kept leave in one write. These bytes do not count
+    /// for [`Limits::memory`](windlass_serve::Limits::memory).
     pub fn small(mut self, size: usize, total: usize) -> FilesOptions {
         (self.small, self.memory) = (size, total);
         self

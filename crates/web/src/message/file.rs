@@ -18,6 +18,8 @@ impl Response {
     /// ranges and conditions: see [`files`](mod@crate::files). A response with a
     /// [status](Response::status) of its own is sent whole, whatever the request asks for.
     ///
+    /// The open file is kept for a second, and serves further requests for this path meanwhile.
+    ///
     /// The path is the program's own: it may be absolute, and symbolic links are followed. For a
     /// path from a request, take [`App::files`](crate::App::files).
     ///

@@ -5,6 +5,7 @@
 //! hooks are those of a server.
 
 use std::fmt;
+use std::path::Path;
 
 use super::client::TestClient;
 use super::request::TestRequest;
@@ -27,8 +28,11 @@ use crate::app::App;
 /// ```
 pub struct Caller {
     client: TestClient,
-    _simulation: Simulation,
+    simulation: Simulation,
 }
+
+/// The address of the first server of a simulation.
+const SERVER: [u8; 4] = [10, 0, 0, 2];
 
 impl Caller {
     /// Starts the application.
@@ -36,7 +40,25 @@ impl Caller {
         let simulation = Simulation::new(0);
         let app = std::cell::Cell::new(Some(app));
         simulation.serve("localhost:80", move || app.take().expect("it starts once"));
-        Caller { client: simulation.client(), _simulation: simulation }
+        Caller { client: simulation.client(), simulation }
+    }
+
+    /// Writes a file of the simulated host, for [`App::files`] and
+    /// [`Response::file`](crate::Response::file): the files of the system are not there. Its path
+    /// is taken as the application says it.
+    ///
+    /// ```
+    /// use windlass_web::files::FilesOptions;
+    /// use windlass_web::{App, Status, test};
+    ///
+    /// let mut caller = test::Caller::of(App::new().files("/", "www", FilesOptions::new()));
+    /// caller.write_file("www/a.txt", "a text");
+    /// let response = caller.call(test::get("/a.txt").header("Range", "bytes=2-"));
+    /// assert_eq!((response.status(), response.text()), (Status::PARTIAL_CONTENT, "text"));
+    /// assert_eq!(caller.call(test::get("/b.txt")).status(), Status::NOT_FOUND);
+    /// ```
+    pub fn write_file(&mut self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        self.simulation.network().at(SERVER).write_file(path, bytes);
     }
 
     /// Sends a request, whose URL may be a path, and waits for the response.

@@ -13,6 +13,9 @@ systems_drivers! {
     a_file_that_shrinks_ends_with_a_reset
     a_file_that_grows_or_vanishes_is_sent_as_it_was
     hooks_hear_of_files
+    a_shutdown_sends_files_to_their_end
+    a_file_that_nobody_asks_for_is_closed
+    many_ask_for_a_file_at_once
 }
 
 const LEN: usize = 16 << 20;
@@ -125,5 +128,78 @@ fn hooks_hear_of_files<N: Served>() {
         ];
         let wanted = wanted.map(|(status, sent)| (Some(status), sent, None));
         assert_eq!(wait_for(&ends, wanted.len()), wanted);
+    }
+}
+
+fn a_shutdown_sends_files_to_their_end<N: Served>() {
+    for is_direct in [false, true] {
+        let tree = Tree::new();
+        let bytes = pattern(LEN);
+        tree.write("www/a", &bytes);
+        let (net, _) = serve::<N>(&tree, is_direct);
+        let client = {
+            let mut client = net.client();
+            client.say(REQUEST);
+            client
+        };
+        let mut stream = client.stream().try_clone().expect("a socket");
+        let mut heard = begin(&mut stream);
+        net.stop();
+        // The connection closes behind the file.
+        heard.extend(client.rest().expect("no reset"));
+        assert!(heard.ends_with(&bytes), "{} bytes", heard.len());
+    }
+}
+
+/// How often the process has a file open.
+#[cfg(target_os = "linux")]
+fn opens(path: &std::path::Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("proc").flatten();
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|of| of == path)).count()
+}
+
+#[cfg(target_os = "linux")]
+fn a_file_that_nobody_asks_for_is_closed<N: Served>() {
+    let tree = Tree::new();
+    let path = tree.write("www/a", pattern(100_000));
+    let path = path.canonicalize().expect("it is there");
+    let app = App::new().files("/", tree.www(), options().cache(9, Duration::from_millis(200)));
+    let net = N::start(app);
+    let mut client = net.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/a").body.len(), 100_000);
+    }
+    assert!(opens(&path) <= 1, "it is opened once");
+    let start = std::time::Instant::now();
+    while opens(&path) > 0 {
+        assert!(start.elapsed() < super::common::PATIENCE, "it stays open");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(client.get("/a").body.len(), 100_000);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn a_file_that_nobody_asks_for_is_closed<N: Served>() {}
+
+fn many_ask_for_a_file_at_once<N: Served>() {
+    for (count, fresh) in [(10, 1000), (1, 1), (0, 0)] {
+        let tree = Tree::new();
+        let bytes = [pattern(100), pattern(70_000), pattern(300_000)];
+        for (number, bytes) in bytes.iter().enumerate() {
+            tree.write(&format!("www/{number}"), bytes);
+        }
+        let options = options().cache(count, Duration::from_millis(fresh));
+        let net = N::start(App::new().files("/", tree.www(), options));
+        let mut clients: Vec<_> = (0..20).map(|_| net.client()).collect();
+        for round in 0..3 {
+            for (at, client) in clients.iter_mut().enumerate() {
+                let number = (at + round) % 3;
+                client.say(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            }
+            for (at, client) in clients.iter_mut().enumerate() {
+                let reply = client.reply();
+                assert!(reply.status == 200 && reply.body == bytes[(at + round) % 3]);
+            }
+        }
     }
 }

@@ -28,6 +28,8 @@ use wire::Client;
 /// A server on a driver of the system.
 trait Served: Net {
     fn client(&self) -> Client;
+    /// Begins the shutdown, and does not wait for its end.
+    fn stop(&self);
 }
 
 macro_rules! served {
@@ -35,6 +37,9 @@ macro_rules! served {
         impl Served for $name {
             fn client(&self) -> Client {
                 Client::new(self.0.address())
+            }
+            fn stop(&self) {
+                self.0.server.remote().shutdown();
             }
         }
     )*};
