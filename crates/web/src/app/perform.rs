@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use matchit::Params;
 use windlass::{Buf, Message};
@@ -374,8 +375,8 @@ impl<S: 'static> Perform<S> {
             Some((asked, Asked::Fetch(fetch, then))) if asked == number => {
                 Answer::Fetch(fetch, Kept::Fetched(then))
             }
-            Some((asked, Asked::Forward(upstream))) if asked == number => {
-                Answer::Forward(upstream, request.body().unwrap_or_default().to_vec())
+            Some((asked, Asked::Forward(plan))) if asked == number => {
+                Answer::Forward(plan, request.body().ok().map(Arc::from), most)
             }
             Some((asked, Asked::Collect(most, then))) if asked == number && !has_come => {
                 Answer::Collect(most, Kept::Behind(then))

@@ -49,8 +49,15 @@ pub(super) struct Routes<S> {
     /// have no pattern.
     scopes: Vec<(String, u32)>,
     below: Router<u32>,
-    /// The resource and the method that were added last; the method is beyond all for `any`.
-    last: Option<(usize, usize)>,
+    last: Option<LastRoute>,
+}
+
+/// The route that was added last.
+enum LastRoute {
+    /// Of a resource, with the number of its method; that is beyond all for `any`.
+    Of(usize, usize),
+    Fallback,
+    Connect,
 }
 
 impl<S> Default for Routes<S> {
@@ -103,7 +110,7 @@ impl<S> Routes<S> {
             None => {
                 assert!(resource.any.is_none(), "the route {pattern} is there already");
                 resource.any = Some(route);
-                self.last = Some((at, usize::MAX));
+                self.last = Some(LastRoute::Of(at, usize::MAX));
             }
             Some(method) => {
                 let is_token = !method.is_empty()
@@ -113,7 +120,7 @@ impl<S> Routes<S> {
                 assert!(is_token, "the method {method:?} is no token");
                 let is_new = resource.methods.iter().all(|(other, _)| other != method);
                 assert!(is_new, "the route {method} {pattern} is there already");
-                self.last = Some((at, resource.methods.len()));
+                self.last = Some(LastRoute::Of(at, resource.methods.len()));
                 resource.methods.push((method.to_owned(), route));
             }
         }
@@ -155,20 +162,29 @@ impl<S> Routes<S> {
 
     pub(super) fn fall_back(&mut self, route: Route<S>) {
         self.fallback = Some(route);
+        self.last = Some(LastRoute::Fallback);
     }
 
     pub(super) fn connect(&mut self, route: Route<S>) {
         self.connect = Some(route);
+        self.last = Some(LastRoute::Connect);
     }
 
     /// The route that was added last.
     pub(super) fn last(&mut self) -> &mut Route<S> {
-        let (at, method) = self.last.expect("a route comes first");
-        let resource = &mut self.all[at];
-        match resource.methods.get_mut(method) {
-            Some((_, route)) => route,
-            None => resource.any.as_mut().expect("it was added"),
-        }
+        let route = match self.last {
+            Some(LastRoute::Of(at, method)) => {
+                let resource = &mut self.all[at];
+                match resource.methods.get_mut(method) {
+                    Some((_, route)) => Some(route),
+                    None => resource.any.as_mut(),
+                }
+            }
+            Some(LastRoute::Fallback) => self.fallback.as_mut(),
+            Some(LastRoute::Connect) => self.connect.as_mut(),
+            None => None,
+        };
+        route.expect("a route comes first")
     }
 
     pub(super) fn nest(&mut self, path: &str, other: Routes<S>, hooks: &Hooks<S>) {

@@ -17,7 +17,7 @@ use windlass_serve::{Engine, Id};
 
 use super::call::FetchCall;
 pub(crate) use super::call::{CallId, Reached, Requester, Step};
-use super::error::FetchError;
+use super::error::{FetchError, FetchPhase};
 use super::fetch::Fetch;
 use super::fetched::Fetched;
 use super::link::Link;
@@ -264,6 +264,19 @@ impl Hub {
             engine.abort(id);
         } else if ends {
             engine.shutdown(id);
+        }
+    }
+
+    /// Limits the time until a call that needs a new connection has it, below the limit of all
+    /// calls.
+    pub(crate) fn limit_connect<S>(&mut self, engine: &mut Engine<S>, id: CallId, span: Duration) {
+        let Some(call) = self.live(id) else { return };
+        if matches!(call.phase, FetchPhase::LookUp | FetchPhase::Connect) {
+            let end = engine.now() + span;
+            if call.phase_end.is_none_or(|other| end < other) {
+                call.phase_end = Some(end);
+                self.arm(engine, end);
+            }
         }
     }
 

@@ -91,6 +91,11 @@ impl<K: 'static> Machine<K> {
                 self.cancel_fetch(wire.engine, &exchange);
                 self.give_up(program, wire, Some(exchange), Status::GATEWAY_TIMEOUT.into());
             }
+            (Stage::Forward(_), Cause::TooSlow) => self.passed_too_slow(program, wire, exchange),
+            (Stage::Tunnel(_), Cause::Idle) => {
+                slot.exchange = Some(exchange);
+                self.close_tunnel(wire);
+            }
             (Stage::Skip, Cause::TooSlow) => {
                 self.recycle(exchange);
                 wire.engine.close(wire.id);
@@ -144,6 +149,14 @@ impl<K: 'static> Machine<K> {
             Stage::Receive(ref receiving) if receiving.waits(&self.saves) => {
                 exchange.peer.has_ended = true;
                 slot.exchange = Some(exchange);
+            }
+            Stage::Forward(ref forwarding) if forwarding.is_coming && !forwarding.is_full => {
+                let cut = Error::new(Status::BAD_REQUEST).text("the request is not whole");
+                self.give_passed_up(program, wire, exchange, cut);
+            }
+            Stage::Tunnel(_) => {
+                slot.exchange = Some(exchange);
+                self.tunnel_eof(wire);
             }
             Stage::Head | Stage::Body(_) | Stage::Receive(_) => {
                 let cut = Error::new(Status::BAD_REQUEST).text("the request is not whole");
@@ -237,7 +250,11 @@ impl<K: 'static> Machine<K> {
             Stage::Blocks(_) => self.running.end(*route),
             Stage::Forward(forwarding) => {
                 self.running.end(*route);
-                self.hub.cancel(engine, forwarding.call);
+                self.end_forwarding(engine, forwarding, &mut outcome);
+            }
+            Stage::Tunnel(tunnel) => {
+                self.end_tunnel(engine, tunnel);
+                return self.recycle(exchange);
             }
             Stage::Stream(streamed) => {
                 outcome.status = Some(streamed.status);
@@ -280,6 +297,7 @@ impl<K: 'static> Machine<K> {
         (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
         self.end_events(program, engine);
+        self.close_tunnels(engine);
         self.hub.drain(engine);
         let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();
@@ -323,13 +341,18 @@ impl<K: 'static> Machine<K> {
                     self.running.end(exchange.route);
                     self.cancel_fetch(wire.engine, &exchange);
                 }
-                Stage::Forward(ref forwarding) => {
-                    self.running.end(exchange.route);
-                    self.hub.cancel(wire.engine, forwarding.call);
+                Stage::Tunnel(_) => {
+                    slot.exchange = Some(exchange);
+                    self.reset(&mut wire);
+                    continue;
                 }
-                Stage::Body(_) | Stage::Receive(_) => {}
+                Stage::Body(_) | Stage::Receive(_) | Stage::Forward(_) => {}
             }
             let over = Error::new(Status::SERVICE_UNAVAILABLE).text("the server shuts down");
+            if let Stage::Forward(_) = exchange.stage {
+                self.give_passed_up(program, &mut wire, exchange, over);
+                continue;
+            }
             self.give_up(program, &mut wire, Some(exchange), over);
             self.flush(&mut wire);
         }

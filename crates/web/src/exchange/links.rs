@@ -103,6 +103,7 @@ impl<K: 'static> Machine<K> {
                 step => self.pass_on(program, engine, step),
             }
         }
+        self.limit_last_begun(engine);
     }
 
     /// Begins a call that a request waits for.

@@ -17,7 +17,7 @@
 //! blocks.rs   files that are read block by block
 //! files.rs    responses that are files
 //! links.rs    requests that wait for another server
-//! forward.rs  requests that are passed on to another server
+//! forward     requests that are passed on to another server
 //! finish.rs   the end of a request
 //! ends.rs     limits, the ends of the peer and of the connection
 //! ```
@@ -179,7 +179,9 @@ enum Stage<K> {
     /// The next block of its file.
     Blocks(Box<blocks::BlockFile>),
     /// The response of the server that it is passed on to.
-    Forward(Box<forward::Forwarding>),
+    Forward(forward::Forwarding),
+    /// Nothing: its bytes go through to another server, and those of the server come back.
+    Tunnel(forward::Tunnel),
     /// Room for the next part of its response.
     Stream(Box<Streamed>),
     /// The rest of a body that nobody wants. The response is written.
@@ -256,6 +258,8 @@ pub(crate) struct Machine<K> {
     saves: Saves,
     /// Connections to other servers.
     hub: Hub,
+    /// A connection that the head of a response was passed on to just now.
+    begun: Option<Id>,
     /// How many requests wait for their response.
     running: RunningCounts,
     /// Requests by the class of their status; first those without a response.
@@ -279,6 +283,7 @@ impl<K: 'static> Machine<K> {
             limits,
             saves: Saves::default(),
             hub: Hub::new(client, remote.clone()),
+            begun: None,
             remote,
             topics: Topics::default(),
             hearers: Vec::new(),

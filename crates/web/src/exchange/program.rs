@@ -7,6 +7,7 @@ use windlass::{Buf, Message};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::Slot;
+use super::forward::Collected;
 use super::raw::{News, Over, Switch};
 use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
@@ -22,7 +23,7 @@ use crate::message::request::parts::PartPlan;
 use crate::message::request::receive::Resume;
 use crate::message::response::Response;
 use crate::message::save::{Save, Saved};
-use crate::proxy::Upstream;
+use crate::proxy::Forward;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -168,8 +169,9 @@ pub(crate) enum Answer<K> {
     Receive(Option<u64>, Taking, K),
     /// The response of another server comes first.
     Fetch(Box<Fetch>, K),
-    /// The request, with this body, is passed on to another server.
-    Forward(Upstream, Vec<u8>),
+    /// The request is passed on to another server, with this body, or with one that has at most so
+    /// many bytes.
+    Forward(Forward, Collected, Option<u64>),
     /// The connection goes over to another protocol.
     Switch(Box<Switch>),
     /// Any of these, for a request that tells whether its client is there.

@@ -83,12 +83,18 @@ impl<K: 'static> Machine<K> {
     ) {
         let rest = match &exchange.stage {
             Stage::Receive(_) => self.deliver(program, wire, exchange, &bytes, at),
+            Stage::Forward(forwarding) if forwarding.is_coming => {
+                self.pass_request(program, wire, exchange, &bytes, at)
+            }
+            Stage::Tunnel(_) => self.pass_all_through(wire, exchange, &bytes, at),
             _ => Rest::Waits(exchange, at),
         };
         let Rest::Waits(mut exchange, at) = rest else { return };
         bytes.put_rest(at, &mut exchange.input);
         let is_full = match &exchange.stage {
             Stage::Receive(receiving) => receiving.waits(&self.saves),
+            Stage::Forward(forwarding) if forwarding.is_coming => forwarding.is_full,
+            Stage::Tunnel(tunnel) => tunnel.is_full,
             stage => !stage.reads() && exchange.input.len() > READ_AHEAD,
         };
         if is_full != exchange.is_paused {

@@ -194,7 +194,7 @@ impl From<Buf> for Bytes {
 }
 
 impl Bytes {
-    fn part(&self, range: Range<usize>) -> Buf {
+    pub(super) fn part(&self, range: Range<usize>) -> Buf {
         match self {
             Bytes::Read(lease) => lease.slice(range).into(),
             Bytes::Copied(bytes) => bytes[range].to_vec().into(),
@@ -253,6 +253,10 @@ impl<K: 'static> Machine<K> {
         mut exchange: Box<Exchange<K>>,
         most: u64,
     ) -> Next<K> {
+        if let Stage::Forward(_) = exchange.stage {
+            self.begin_passing(wire, &mut exchange, most);
+            return Next::Waits(exchange);
+        }
         let is_collected = matches!(exchange.stage, Stage::Body(_));
         if let Some(error) = self.refuses_body(wire, &exchange, most, is_collected) {
             self.drop_receiver(program, wire.id, &mut exchange);

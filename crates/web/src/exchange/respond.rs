@@ -73,8 +73,8 @@ impl<K: 'static> Machine<K> {
                 }
                 self.fetch(program, wire, exchange, context, (fetch, keep))
             }
-            Answer::Forward(upstream, body) => {
-                self.forward(program, wire, exchange, context, (&upstream, &body))
+            Answer::Forward(plan, collected, most) => {
+                self.forward(program, wire, exchange, context, (plan, collected, most))
             }
             answer @ (Answer::Collect(..) | Answer::Receive(..)) => {
                 self.ask_for_body(wire, exchange, context, answer)
@@ -365,7 +365,7 @@ impl<K: 'static> Machine<K> {
 
     /// Counts a request; whether it is the last one of its connection.
     #[inline]
-    fn is_last(&mut self, wire: &mut Wire<'_, K>) -> bool {
+    pub(super) fn is_last(&mut self, wire: &mut Wire<'_, K>) -> bool {
         let most = self.limits.requests;
         let Some(slot) = wire.slot() else { return true };
         let number = slot.bits.get() & COUNT;

@@ -122,6 +122,10 @@ impl<K: 'static> Machine<K> {
         match exchange.stage {
             Stage::Stream(_) => self.go_on_streaming(program, wire, exchange),
             Stage::Blocks(_) => self.go_on_with_blocks(program, wire, exchange, None),
+            Stage::Forward(_) | Stage::Tunnel(_) => {
+                slot.exchange = Some(exchange);
+                self.forward_drained(program, wire);
+            }
             Stage::Room => {
                 let has_ended = exchange.peer.has_ended;
                 let input = std::mem::take(&mut exchange.input);

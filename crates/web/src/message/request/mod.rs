@@ -28,7 +28,7 @@ use crate::message::gone::{GoneFlag, Presence};
 use crate::message::query::{Pairs, decode};
 use crate::message::response::Response;
 use crate::message::save::{Save, Saved};
-use crate::proxy::Upstream;
+use crate::proxy::Forward;
 use crate::remote::Remote;
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -53,7 +53,7 @@ pub(crate) type BehindSave<S> = Box<dyn FnOnce(&mut S, Result<Saved, Error>) -> 
 pub(crate) enum Asked<S> {
     Job(Job, Then<S>),
     Fetch(Box<Fetch>, BehindFetch<S>),
-    Forward(Upstream),
+    Forward(Forward),
     Collect(u64, BehindBody<S>),
     Receive(Box<dyn Receive<S>>),
     Save(Box<(PathBuf, Save)>, BehindSave<S>),
@@ -474,11 +474,17 @@ impl<'a, S: 'static> Request<'a, S> {
         self.ask(Asked::Fetch(Box::new(fetch), then))
     }
 
-    /// Passes the request on to another server, and its response to the client.
+    /// Passes the request on to a server, and its response to the client: see
+    /// [`proxy`](crate::proxy). `to` is an [`Upstream`](crate::proxy::Upstream), or a [`Forward`]
+    /// that says what changes on the way.
+    ///
+    /// On a route that is [`at_head`](crate::App::at_head) the body goes on as it comes. It may
+    /// have any size, unless the route has a [`body_limit`](crate::App::body_limit). On another
+    /// route it is collected first, and [`Limits::body`](crate::Limits::body) counts.
     ///
     /// Return the response. If it is dropped, nothing is passed on.
-    pub fn forward(&mut self, upstream: &Upstream) -> Response {
-        self.ask(Asked::Forward(upstream.clone()))
+    pub fn forward(&mut self, to: impl Into<Forward>) -> Response {
+        self.ask(Asked::Forward(to.into()))
     }
 
     /// Saves the body to a file, as it comes, then calls `then` with what has become of it, which
