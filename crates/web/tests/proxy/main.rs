@@ -6,6 +6,7 @@ mod fields;
 #[path = "../upgrades/net.rs"]
 mod net;
 mod scene;
+mod seeds;
 mod smuggling;
 mod streams;
 mod tunnels;
