@@ -571,8 +571,8 @@ impl<S> Engine<S> {
     /// The time on the clock of the watcher, for code that has no watcher: virtual in a
     /// [simulation](windlass::sim). Each call reads the clock, and costs nothing else: the engine
     /// keeps no time. So it goes on between two waits, and [`Watcher::now`] does not. Before the
-    /// engine has met its watcher, by a listener or its first connection for example, it is the
-    /// time of the system.
+    /// engine has met its watcher, by a listener, a [`Remote`](Engine::remote) or its first
+    /// connection for example, it is the time of the system.
     ///
     /// ```
     /// use std::time::Instant;

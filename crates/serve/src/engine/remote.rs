@@ -24,6 +24,7 @@ impl<S> Engine<S> {
     where
         S: 'static,
     {
+        self.note_clock(watcher);
         let shared = self.share(watcher);
         shared.state_type.get_or_init(TypeId::of::<S>);
         self.outside.unpack = Some(crate::handles::dial::unpack);

@@ -35,6 +35,22 @@ impl Hub {
         }
     }
 
+    /// Begins the clocks of all calls. They had no watcher, which has its own time in a simulation.
+    pub(super) fn begin_clocks<S>(&mut self, engine: &mut Engine<S>) {
+        let now = engine.now();
+        self.timers.clear();
+        for at in 0..self.calls.len() as u32 {
+            let call = &mut self.calls[at as usize];
+            if call.requester.is_none() {
+                continue;
+            }
+            let timeout = call.fetch.as_ref().and_then(|fetch| fetch.timeout);
+            call.end = timeout.map(|span| now + span);
+            let phase = call.phase;
+            self.set_phase(engine, at, phase);
+        }
+    }
+
     /// Lets the timer fire at this time at the latest.
     pub(super) fn arm<S>(&mut self, engine: &mut Engine<S>, at: Instant) {
         if self.timers.last().is_none_or(|next| *next > at) {

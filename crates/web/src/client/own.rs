@@ -270,6 +270,8 @@ impl Client {
         if !self.is_reached {
             self.is_reached = true;
             self.remote.serves(&self.below.remote(watcher));
+            // The client knows the time of the watcher now.
+            self.hub.begin_clocks(&mut self.below);
         }
         while let Some(event) = self.next_step() {
             self.events.push_back(event);
