@@ -6,6 +6,7 @@
 // Two examples share code, and a binary of tests has both.
 #![allow(clippy::duplicate_mod)]
 
+mod fetches;
 mod files;
 mod logged;
 mod model;

@@ -401,26 +401,35 @@ pub fn check(bytes: &[u8], at_end: bool, drains: usize, asks: &[Ask]) -> Heard {
     Heard { begun: false, ..found }
 }
 
-/// Starts the application with TLS, and says whom clients trust. Keys of Ed25519 have signatures of
-/// one length, so that a seed is one run.
+/// A root, and a certificate for `a.test` with its key. Keys of Ed25519 have signatures of one
+/// length, so that a seed is one run.
+#[cfg(feature = "ring")]
+static MADE: std::sync::LazyLock<(String, String, String)> = std::sync::LazyLock::new(|| {
+    let key = || rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+    let mut root = rcgen::CertificateParams::default();
+    root.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let (root_key, own) = (key(), key());
+    let root_pem = root.self_signed(&root_key).expect("a root").pem();
+    let issuer = rcgen::Issuer::new(root, root_key);
+    let name = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("a name");
+    let certificate = name.signed_by(&own, &issuer).expect("a certificate").pem();
+    (root_pem, certificate, own.serialize_pem())
+});
+
+/// Those who trust `a.test`.
+#[cfg(feature = "ring")]
+pub fn trust() -> windlass_web::tls::TlsClient {
+    let root = windlass_web::tls::Pem::bytes(&MADE.0);
+    windlass_web::tls::TlsClient::builder().roots(root).build().expect("whom to trust")
+}
+
+/// Starts the application with TLS, and says whom clients trust.
 #[cfg(feature = "ring")]
 pub fn secure<S: 'static>(sim: &Simulation, make: impl Fn() -> App<S> + 'static) -> Host {
-    use std::sync::LazyLock;
-    use windlass_web::tls::{Pem, Tls, TlsClient};
+    use windlass_web::tls::{Pem, Tls};
 
-    static MADE: LazyLock<(String, String, String)> = LazyLock::new(|| {
-        let key = || rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
-        let mut root = rcgen::CertificateParams::default();
-        root.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let (root_key, own) = (key(), key());
-        let root_pem = root.self_signed(&root_key).expect("a root").pem();
-        let issuer = rcgen::Issuer::new(root, root_key);
-        let name = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("a name");
-        let certificate = name.signed_by(&own, &issuer).expect("a certificate").pem();
-        (root_pem, certificate, own.serialize_pem())
-    });
-    let (root, certificate, key) = &*MADE;
-    let (certificate, key) = (Pem::bytes(certificate), Pem::bytes(key));
-    sim.trust(TlsClient::builder().roots(Pem::bytes(root)).build().expect("whom to trust"));
-    sim.serve_tls("a.test:80", Tls::pem(certificate, key).expect("settings"), make)
+    let (_, certificate, key) = &*MADE;
+    sim.trust(trust());
+    let tls = Tls::pem(Pem::bytes(certificate), Pem::bytes(key)).expect("settings");
+    sim.serve_tls("a.test:80", tls, make)
 }
