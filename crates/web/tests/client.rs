@@ -14,7 +14,9 @@ use windlass::driver::Driver;
 use windlass_web::client::{
     Fetch, FetchError, FetchEvent, FetchId, FetchPhase, FetchSettings, Fetched,
 };
-use windlass_web::{App, Client, Error, Flow, Part, Response, Status};
+use windlass_web::engine::Event;
+use windlass_web::serve::Config;
+use windlass_web::{App, Client, Engine, Error, Flow, Limits, Part, Response, Status};
 
 every_driver! {
     a_response_comes_whole
@@ -37,6 +39,7 @@ every_driver! {
     bad_input_has_an_error
     a_host_without_a_server_is_refused
     a_name_is_looked_up
+    an_engine_asks_too
 }
 
 /// A client beside a server, on one watcher.
@@ -489,5 +492,54 @@ fn a_name_is_looked_up<T: Harness>() {
             other => panic!("{other:?}"),
         }
         assert!(!matches!(unknown, Err(FetchError::Timeout { phase: FetchPhase::LookUp, .. })));
+    }
+}
+
+fn an_engine_asks_too<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    let mut engine = Engine::<()>::new(Config::new(), Limits::new());
+    let url = format!("http://{}/hello/engine", web.address.ip().expect("an address"));
+    let wanted = [
+        engine.fetch(Fetch::get(url.clone())),
+        engine.fetch(Fetch::get("no url")),
+        engine.fetch(Fetch::get(url.clone())),
+    ];
+    let (mut done, mut events) = (Completions::new(), Vec::new());
+    let cancelled = engine.fetch(Fetch::get(url));
+    assert!(engine.cancel_fetch(cancelled) && !engine.cancel_fetch(cancelled));
+    while events.len() < 3 {
+        engine.flush(&mut web.watcher);
+        web.watcher.wait_timeout(&mut done, PATIENCE).expect("a wait");
+        for completion in done.drain(..) {
+            if let Some(other) = engine.complete(&mut web.watcher, completion) {
+                assert!(web.server.complete(&mut web.watcher, other).is_none());
+            }
+        }
+        web.server.turn(&mut web.watcher);
+        while let Some(event) = engine.next_event(&mut web.watcher) {
+            match event {
+                Event::Fetched { id, result } => events.push((id, result)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    for id in wanted {
+        let (_, result) = events.iter().find(|event| event.0 == id).expect("one for each");
+        match result {
+            Ok(fetched) => assert_eq!(fetched.text().unwrap(), "hello engine"),
+            Err(error) => assert!(matches!(error, FetchError::Url { .. }), "{error}"),
+        }
+    }
+    engine.stop(&mut web.watcher);
+    while !engine.is_empty() {
+        engine.flush(&mut web.watcher);
+        web.watcher.wait_timeout(&mut done, PATIENCE).expect("a wait");
+        for completion in done.drain(..) {
+            if let Some(other) = engine.complete(&mut web.watcher, completion) {
+                web.server.complete(&mut web.watcher, other);
+            }
+        }
+        web.server.turn(&mut web.watcher);
+        assert!(engine.next_event(&mut web.watcher).is_none());
     }
 }

@@ -45,7 +45,7 @@ const LIMITS: CodecLimits = CodecLimits {
 
 /// The connections of a loop to other servers.
 pub(crate) struct Hub {
-    pub(super) settings: Arc<FetchSettings>,
+    pub(crate) settings: Arc<FetchSettings>,
     /// By which sources of bodies are woken.
     pub(super) remote: Remote,
     pub(super) pool: Sites,
@@ -348,14 +348,14 @@ impl Hub {
     }
 
     /// Ends a call whose response nobody wants. Nothing more comes of it.
-    pub(crate) fn cancel<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) {
-        if self.live(call).is_none() {
-            return;
-        }
-        if let Some(number) = self.calls[call.at as usize].link {
+    /// False if it is over.
+    pub(crate) fn cancel<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) -> bool {
+        let Some(of) = self.live(call) else { return false };
+        if let Some(number) = of.link {
             self.let_go(engine, number);
         }
         self.free_call(call.at);
+        true
     }
 
     /// The server shuts down: links without a call end, and the others behind their call.
@@ -391,6 +391,12 @@ impl Hub {
     fn id_of(&mut self, call: CallId) -> Option<Id> {
         let number = self.live(call)?.link?;
         self.link(number)?.id
+    }
+
+    /// Whether something follows.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        !(self.over.is_empty() && self.ready.is_empty() && self.to_pump.is_empty())
     }
 
     /// How many calls are not over.

@@ -63,25 +63,21 @@ news.rs     what the engine tells       clocks.rs   limits of time
 own.rs      a client in a loop that the program owns
 */
 
-#[allow(dead_code)] // what only those need who pass requests on
 pub(crate) mod call;
 mod clocks;
 pub(crate) mod error;
 pub(crate) mod fetch;
 pub(crate) mod fetched;
-#[allow(dead_code)]
 pub(crate) mod hub;
 pub(crate) mod input;
 pub(crate) mod link;
 pub(crate) mod news;
 pub(crate) mod own;
-#[allow(dead_code)]
 mod pool;
 mod pump;
 mod redirect;
 pub(crate) mod settings;
 mod steps;
-#[allow(dead_code)]
 pub(crate) mod url;
 
 pub use error::{FetchError, FetchPhase};

@@ -69,7 +69,7 @@ pub struct Client {
 
 /// The id of a request to another server. It goes stale when the request is over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FetchId(CallId);
+pub struct FetchId(pub(crate) CallId);
 
 impl fmt::Debug for FetchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,9 +160,7 @@ impl Client {
     /// Ends a request whose response nobody wants, and its connection. Nothing more comes of it.
     /// False for a stale id.
     pub fn cancel(&mut self, id: FetchId) -> bool {
-        let is_live = self.hub.live(id.0).is_some();
-        self.hub.cancel(&mut self.below, id.0);
-        is_live
+        self.hub.cancel(&mut self.below, id.0)
     }
 
     /// Reads the response of [`fetch_stream`](Client::fetch_stream) no further, until

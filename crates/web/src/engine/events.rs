@@ -7,6 +7,9 @@ use windlass::{Buf, Completion, ErrorKind, Handle, Message};
 use windlass_serve::{Cause, Id, Origin};
 
 use super::request::OwnedRequest;
+use crate::client::error::FetchError;
+use crate::client::fetched::Fetched;
+use crate::client::own::FetchId;
 use crate::words::status::Status;
 
 /// The id of a request. It goes stale when the request is [over](Event::Ended), and never names
@@ -57,6 +60,13 @@ pub enum Event<S> {
         sent: u64,
         /// How long it took from the first byte of the request to its end.
         took: Duration,
+    },
+    /// A request of [`Engine::fetch`](crate::Engine::fetch) is over.
+    Fetched {
+        /// The request to the other server; the id is stale.
+        id: FetchId,
+        /// Its response.
+        result: Result<Fetched, FetchError>,
     },
     /// The engine has answered something that is no request, or that is over its limits.
     Refused {

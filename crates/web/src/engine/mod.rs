@@ -5,6 +5,7 @@
 //! events.rs       what it tells
 //! request.rs      a request that the program keeps
 //! queue.rs        requests into events
+//! fetch.rs        requests to other servers
 //! transitions.rs  connections that go over to HTTP, to another protocol, or to other code
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! has [`Engine::upgrade`].
 
 mod events;
+mod fetch;
 mod queue;
 mod request;
 mod transitions;
@@ -175,6 +177,7 @@ impl<S: Default + 'static> Engine<S> {
     /// delivers no events. If some wait, the next wait returns at once.
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.reach(watcher);
+        self.machine.take_own_steps(&mut self.queue, &mut self.below);
         self.below.flush(watcher);
         if !self.queue.events.is_empty() {
             // A refusal means that completions wait already.

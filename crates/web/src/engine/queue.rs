@@ -7,6 +7,10 @@ use windlass_serve::Id;
 
 use super::events::{Event, RequestId};
 use super::request::OwnedRequest;
+use crate::client::error::FetchError;
+use crate::client::fetched::Fetched;
+use crate::client::hub::CallId;
+use crate::client::own::FetchId;
 use crate::exchange::Slot;
 use crate::exchange::peer::{PeerMark, Peers};
 use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
@@ -129,6 +133,10 @@ impl<S: 'static> Program for Queue<S> {
 
     fn executed(&mut self, (): (), _: Message) -> Answer<()> {
         Answer::Respond(Status::INTERNAL_SERVER_ERROR.into()) // it has no jobs
+    }
+
+    fn own_fetched(&mut self, call: CallId, result: Result<Fetched, FetchError>) {
+        self.events.push_back(Event::Fetched { id: FetchId(call), result });
     }
 
     fn raw(

@@ -245,6 +245,11 @@ impl<S: Default + 'static> Engine<S> {
 
     /// A connection has opened: as what it begins.
     pub(super) fn opened(&mut self, id: Id, origin: Origin) -> Option<Event<S>> {
+        if self.below.state(id).and_then(Slot::link).is_some() {
+            let (machine, queue, mut wire) = self.parts(id);
+            machine.opened(queue, &mut wire, None, false);
+            return None;
+        }
         if self.is_raw(id) {
             return Some(Event::Opened { id, origin });
         }

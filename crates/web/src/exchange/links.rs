@@ -13,8 +13,9 @@ use super::{Exchange, IS_OTHER, LINK, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
-use crate::client::hub::{LinkState, Requester, Step};
+use crate::client::hub::{CallId, LinkState, Requester, Step};
 use crate::client::news::LinkEnd;
+use crate::client::settings::FetchSettings;
 
 /// Something that has happened on a link.
 pub(super) enum LinkNews {
@@ -100,10 +101,38 @@ impl<K: 'static> Machine<K> {
                     self.begin_callback(engine);
                     self.fetched(program, &mut Wire { engine, id }, result);
                 }
+                Step::Done(Requester::Own(call), result) => program.own_fetched(call, result),
                 step => self.pass_on(program, engine, step),
             }
         }
         self.limit_last_begun(engine);
+    }
+
+    /// Begins a call of the program, which asks for the [steps](Machine::take_own_steps) then.
+    pub(crate) fn begin_own(&mut self, engine: &mut Engine<Slot<K>>, fetch: Fetch) -> CallId {
+        self.hub.begin_own(engine, Box::new(fetch), Requester::Own)
+    }
+
+    /// Ends a call of the program. False if it is over.
+    pub(crate) fn cancel_own(&mut self, engine: &mut Engine<Slot<K>>, call: CallId) -> bool {
+        self.hub.cancel(engine, call)
+    }
+
+    /// Does what follows of calls that the program has begun, if there is something.
+    #[inline]
+    pub(crate) fn take_own_steps<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+    ) {
+        if self.hub.has_news() {
+            self.take_steps(program, engine);
+        }
+    }
+
+    /// Sets how it asks other servers, before it has asked one.
+    pub(crate) fn set_client(&mut self, settings: FetchSettings) {
+        self.hub.settings = std::sync::Arc::new(settings);
     }
 
     /// Begins a call that a request waits for.

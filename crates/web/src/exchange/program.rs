@@ -12,6 +12,7 @@ use super::raw::{News, Over, Switch};
 use crate::client::error::FetchError;
 use crate::client::fetch::Fetch;
 use crate::client::fetched::Fetched;
+use crate::client::hub::CallId;
 use crate::message::arrived::{Arrived, Trailers};
 #[cfg(feature = "multipart")]
 use crate::message::form::{FormDecoder, PartHead};
@@ -103,6 +104,9 @@ pub(crate) trait Program {
     ) -> Answer<Self::Keep> {
         Answer::Respond(Status::INTERNAL_SERVER_ERROR.into())
     }
+
+    /// A call of the program's own is over.
+    fn own_fetched(&mut self, _call: CallId, _result: Result<Fetched, FetchError>) {}
 
     /// A response that was made of an error, before anything else sees it. `arrived` is `None` for
     /// what is no request.
