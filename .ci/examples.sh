@@ -125,11 +125,11 @@ gate_examples() {
 
     # Files that do not fill a page, behind a name that has to be decoded, and one beside the
     # directory.
-    mkdir -p "$scratch/files/sub"
-    head -c 3000001 /dev/urandom >"$scratch/files/large"
-    head -c 100 /dev/urandom >"$scratch/files/sub/a b"
+    mkdir -p "$scratch/tree/sub"
+    head -c 3000001 /dev/urandom >"$scratch/tree/large"
+    head -c 100 /dev/urandom >"$scratch/tree/sub/a b"
     echo "not yours" >"$scratch/secret"
-    ln -s ../secret "$scratch/files/out"
+    ln -s ../secret "$scratch/tree/out"
 
     direct=--direct
     if ! dd if=/dev/zero of="$scratch/direct" bs=4096 count=1 oflag=direct 2>/dev/null; then
@@ -139,8 +139,8 @@ gate_examples() {
 
     for how in "--depth 3 --block 50000" "$direct"; do
         # shellcheck disable=SC2086
-        limit 60 "$target/debug/examples/copy" "$scratch/files/large" "$scratch/copied" $how
-        cmp "$scratch/files/large" "$scratch/copied"
+        limit 60 "$target/debug/examples/copy" "$scratch/tree/large" "$scratch/copied" $how
+        cmp "$scratch/tree/large" "$scratch/copied"
     done
 
     for i in 1 2; do
@@ -275,31 +275,31 @@ expect_status() {
     [ "$status" = "$2" ] || die "files: $1 is answered with $status, not $2"
 }
 
-# Clients of the example `files`, whose directory is $scratch/files. $direct is empty where the file
+# Clients of the example `files`, whose directory is $scratch/tree. $direct is empty where the file
 # system has no direct reads.
 files_example() {
     local how i fetching=()
     for how in "" "--files pool $direct" "--threads 2 $direct"; do
         # shellcheck disable=SC2086
-        start files $how "$scratch/files"
+        start files $how "$scratch/tree"
         expect_status large 200
-        cmp "$scratch/fetched" "$scratch/files/large"
+        cmp "$scratch/fetched" "$scratch/tree/large"
         expect_status "sub/a%20b?query" 200
-        cmp "$scratch/fetched" "$scratch/files/sub/a b"
+        cmp "$scratch/fetched" "$scratch/tree/sub/a b"
         expect_status sub 308
         for path in nothing "..%2fsecret" ../secret out sub/; do
             expect_status "$path" 404
         done
         fetch large --range 4097-200000
         [ "$status" = 206 ] || die "files: a range is answered with $status"
-        head -c 200001 "$scratch/files/large" | tail -c 195904 | cmp - "$scratch/fetched"
+        head -c 200001 "$scratch/tree/large" | tail -c 195904 | cmp - "$scratch/fetched"
         for i in $(seq 20); do
             curl -sS --max-time 60 -o "$scratch/fetched$i" "http://127.0.0.1:$port/large" &
             fetching[i]=$!
         done
         for i in $(seq 20); do
             wait "${fetching[i]}" || die "files: fetch $i of 20 fails"
-            cmp "$scratch/fetched$i" "$scratch/files/large"
+            cmp "$scratch/fetched$i" "$scratch/tree/large"
         done
         stop files "$pid"
     done
