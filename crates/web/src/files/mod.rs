@@ -34,7 +34,8 @@
 //! An `ETag` is made of the length, the time of the last change, and the number of the inode. It is
 //! strong once the file is two seconds old: two changes within one tick of the file system's clock
 //! could have the same one before. Until then it is weak, so that caches use it, and no ranges are
-//! joined by it.
+//! joined by it. Copies of a file on several machines have different tags: clients that are sent
+//! from one to the other get the whole file more often than they had to.
 //!
 //! # Paths
 //!
