@@ -168,6 +168,7 @@ const WEB: Floors = Floors {
         (
             "served files",
             &[
+                "files::accepts",
                 "files::options",
                 "files::path",
                 "files::range",

@@ -22,6 +22,7 @@ use super::operations::WaitsForOp;
 use super::program::{Answer, Program};
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Slot, Stage, Wire};
+use crate::files::accepts::accepts_gzip;
 use crate::files::body::FileBody;
 use crate::files::conditions::{Conditions, Verdict};
 use crate::files::dir::ServedDir;
@@ -239,6 +240,10 @@ impl<K: 'static> Machine<K> {
         (mut head, error): Decided,
         file: Arc<FoundFile>,
     ) -> Next<K> {
+        let file = match &file.gzip {
+            Some(gzip) if self.takes_gzip(context) => Arc::clone(gzip),
+            _ => file,
+        };
         let selected = match self.verdict(context, &head, &file) {
             Verdict::Send(selected) => selected,
             Verdict::NotModified => {
@@ -307,6 +312,12 @@ impl<K: 'static> Machine<K> {
         }
         exchange.stage = Stage::Sending(Box::new(FileOnWire { file, status, len, decided, error }));
         Next::Waits(exchange)
+    }
+
+    fn takes_gzip(&self, context: Context<'_>) -> bool {
+        let Some(bytes) = context.2 else { return false };
+        let is = |field: &(&str, &[u8])| field.0.eq_ignore_ascii_case("accept-encoding");
+        accepts_gzip(self.head.fields(bytes).filter(is).map(|(_, value)| value))
     }
 
     /// What a request gets of a file. One whose response has a status of its own gets all.
@@ -432,7 +443,7 @@ pub(super) fn complete_head(head: &mut Head, file: &FoundFile, changes_heads: bo
 /// Adds what a response says of a file; for a 304 only what caches need (RFC 9110, 15.4.5).
 fn add_fields(head: &mut Head, file: &FoundFile, is_brief: bool) {
     for (name, field) in &file.fields {
-        let is_wanted = !is_brief || matches!(*name, "ETag" | "Cache-Control");
+        let is_wanted = !is_brief || matches!(*name, "ETag" | "Cache-Control" | "Vary");
         if is_wanted && head.get(name).is_none() {
             head.add(*name, value_of(field));
         }

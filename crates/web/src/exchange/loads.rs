@@ -45,6 +45,8 @@ struct Load {
     is_direct: bool,
     /// The version that was open before.
     before: Option<Arc<FoundFile>>,
+    /// The file itself, while its neighbour in gzip is looked for.
+    plain: Option<Arc<FoundFile>>,
 }
 
 enum LoadStage {
@@ -182,6 +184,7 @@ impl Loads {
             index: 0,
             is_direct: dir.options.direct,
             before,
+            plain: None,
         };
         let op = load.open();
         self.all[number as usize] = Some(load);
@@ -201,7 +204,7 @@ impl Loads {
     ) -> Option<LoadStep> {
         let load = self.all.get_mut(number as usize)?.as_mut()?;
         let room = self.cache.room(load.key.dir, &load.dir.options);
-        match load.step(ended, time, room) {
+        match load.advance(ended, time, room) {
             Ok(op) => Some(LoadStep::Submit(op)),
             Err(loaded) => {
                 let load = self.all[number as usize].take()?;
@@ -239,6 +242,14 @@ impl Load {
             true => path.join(&**self.dir.options.index.get(self.index)?),
             false => path.to_owned(),
         };
+        let path = match self.plain {
+            Some(_) => {
+                let mut name = path.into_os_string();
+                name.push(".gz");
+                PathBuf::from(name)
+            }
+            None => path,
+        };
         let read = OpenOptions::new().read(true).nonblocking(true).direct(self.is_direct);
         Some(match &self.dir.root {
             None => Op::open(path, read),
@@ -255,7 +266,28 @@ impl Load {
         }
     }
 
-    /// What follows an operation: another one, or the end.
+    /// What follows an operation: another one, or the end. Behind a file comes its neighbour.
+    fn advance(&mut self, ended: Completed, time: SystemTime, room: usize) -> Result<Op, Loaded> {
+        let loaded = match self.step(ended, time, room) {
+            Ok(op) => return Ok(op),
+            Err(loaded) => loaded,
+        };
+        match (self.plain.take(), loaded) {
+            (None, Loaded::File(found)) if self.dir.options.gzip => {
+                self.before.clone_from(&found.gzip);
+                self.plain = Some(Arc::clone(&found));
+                self.stage = LoadStage::Opening;
+                self.open().ok_or(Loaded::File(found))
+            }
+            (Some(plain), Loaded::File(gzip)) if gzip.is_as_new_as(&plain) => {
+                Err(Loaded::File(plain.with_gzip(Some(gzip))))
+            }
+            (Some(plain), _) => Err(Loaded::File(plain.with_gzip(None))),
+            (None, loaded) => Err(loaded),
+        }
+    }
+
+    /// What follows an operation on the file or on its neighbour.
     fn step(&mut self, ended: Completed, time: SystemTime, room: usize) -> Result<Op, Loaded> {
         let Completed { result, file, .. } = ended;
         let result = match result {
@@ -302,7 +334,8 @@ impl Load {
                     self.is_direct = false; // the file system has no direct reads
                     return self.open().ok_or(Loaded::Failed(Trouble::Missing));
                 }
-                if self.key.is_directory && trouble == Trouble::Missing {
+                let is_index = self.key.is_directory && self.plain.is_none();
+                if is_index && trouble == Trouble::Missing {
                     self.index += 1;
                     return self.open().ok_or(Loaded::Failed(trouble));
                 }
@@ -329,7 +362,9 @@ impl Load {
             return Err(Loaded::File(before)); // this one is closed again
         }
         let source = guard.source();
-        let mut found = FoundFile::new(guard, &self.name(), (known, time), &self.dir.options);
+        let (name, is_gzip) = (self.name(), self.plain.is_some());
+        let of = (&*name, is_gzip);
+        let mut found = FoundFile::new(guard, of, (known, time), &self.dir.options);
         if self.is_direct {
             let align = known.direct.map_or(4096, |direct| direct.offset.max(direct.memory));
             found.direct = Some(align.max(512));

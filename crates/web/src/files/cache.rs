@@ -71,10 +71,11 @@ impl OfDir {
 
 /// How many bytes a file has in memory.
 fn held(file: &FoundFile) -> usize {
-    match &file.content {
+    let own = match &file.content {
         Content::Open(_) => 0,
         Content::Kept(bytes) => bytes.len(),
-    }
+    };
+    own + file.gzip.as_ref().map_or(0, |gzip| held(gzip))
 }
 
 /// The open files of a loop.
@@ -134,7 +135,10 @@ impl FileCache {
     /// Closes a file under all of its names, because it is not as it was.
     pub(crate) fn forget_file(&mut self, file: &Arc<FoundFile>) {
         for dir in self.dirs.values_mut() {
-            dir.close(|kept| Arc::ptr_eq(&kept.file, file));
+            dir.close(|kept| {
+                let gzip = kept.file.gzip.as_ref();
+                Arc::ptr_eq(&kept.file, file) || gzip.is_some_and(|gzip| Arc::ptr_eq(gzip, file))
+            });
         }
     }
 

@@ -13,7 +13,7 @@ use super::options::FilesOptions;
 use super::validators::Validators;
 
 /// A file that is open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundFile {
     pub(crate) content: Content,
     pub(crate) len: u64,
@@ -22,13 +22,15 @@ pub(crate) struct FoundFile {
     pub(crate) kind: Cow<'static, str>,
     /// What else a response says of it, with the names.
     pub(crate) fields: Vec<(&'static str, FixedField)>,
+    /// The same in gzip, for clients that take it.
+    pub(crate) gzip: Option<Arc<FoundFile>>,
     /// What direct reads need, if it was opened for them.
     pub(crate) direct: Option<u32>,
     version: FileVersion,
 }
 
 /// Where the bytes of a file are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// In the file, which is open.
     Open(Arc<SourceGuard>),
@@ -37,7 +39,7 @@ pub(crate) enum Content {
 }
 
 /// What tells whether a name still means the same bytes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct FileVersion {
     device: u64,
     inode: u64,
@@ -54,15 +56,15 @@ impl FileVersion {
 }
 
 impl FoundFile {
-    /// The file at a path, which the server has looked at at `looked`.
+    /// The file with a name, or its neighbour in gzip, which the server has looked at at `looked`.
     pub(crate) fn new(
         guard: SourceGuard,
-        path: &Path,
+        (name, is_gzip): (&Path, bool),
         (known, looked): (&Metadata, SystemTime),
         options: &FilesOptions,
     ) -> FoundFile {
         let validators = Validators::of(known, looked);
-        let mut fields = Vec::with_capacity(4);
+        let mut fields = Vec::with_capacity(6);
         let mut add = |name: &'static str, value: &str| {
             // One with bytes that no field may have is left out.
             fields.extend(FixedField::new(name, value).ok().map(|field| (name, field)));
@@ -75,10 +77,31 @@ impl FoundFile {
         if let Some(value) = &options.cache_control {
             add("Cache-Control", value);
         }
-        let (kind, len) = (kind_of(path, options.charset.as_deref()), known.size);
+        if options.gzip {
+            add("Vary", "Accept-Encoding");
+        }
+        if is_gzip {
+            add("Content-Encoding", "gzip");
+        }
+        let (kind, len) = (kind_of(name, options.charset.as_deref()), known.size);
         let version = FileVersion::of(known);
         let content = Content::Open(Arc::new(guard));
-        FoundFile { content, len, validators, kind, fields, direct: None, version }
+        let (gzip, direct) = (None, None);
+        FoundFile { content, len, validators, kind, fields, gzip, direct, version }
+    }
+
+    /// Whether it was modified when the other one was, or later.
+    pub(crate) fn is_as_new_as(&self, other: &FoundFile) -> bool {
+        self.version.modified >= other.version.modified
+    }
+
+    /// The same file with this neighbour.
+    pub(crate) fn with_gzip(self: Arc<FoundFile>, gzip: Option<Arc<FoundFile>>) -> Arc<FoundFile> {
+        let is_same = match (&self.gzip, &gzip) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if is_same { self } else { Arc::new(FoundFile { gzip, ..(*self).clone() }) }
     }
 
     /// Whether these are the attributes of the same version, and its `ETag` stays as it is.

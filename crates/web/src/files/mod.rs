@@ -86,6 +86,7 @@
 //! });
 //! ```
 
+pub(crate) mod accepts;
 pub(crate) mod body;
 pub(crate) mod cache;
 pub(crate) mod conditions;

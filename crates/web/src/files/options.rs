@@ -28,6 +28,7 @@ pub struct FilesOptions {
     pub(crate) small: usize,
     pub(crate) memory: usize,
     pub(crate) direct: bool,
+    pub(crate) gzip: bool,
 }
 
 impl FilesOptions {
@@ -44,6 +45,7 @@ impl FilesOptions {
             small: 16 << 10,
             memory: 16 << 20,
             direct: false,
+            gzip: false,
         }
     }
 
@@ -116,6 +118,16 @@ impl FilesOptions {
     /// Where the file system has no direct reads, the files are sent from the page cache.
     pub fn direct(mut self, on: bool) -> FilesOptions {
         self.direct = on;
+        self
+    }
+
+    /// Sets whether a client whose `Accept-Encoding` has gzip gets the neighbour of a file with
+    /// `.gz` behind its name, if it is there, and not older than the file. Its type is that of the
+    /// file. Default off.
+    ///
+    /// The neighbour has an `ETag` and ranges of its own. All responses get `Vary`.
+    pub fn precompressed(mut self, on: bool) -> FilesOptions {
+        self.gzip = on;
         self
     }
 

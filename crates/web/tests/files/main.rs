@@ -57,6 +57,7 @@ systems_drivers! {
     what_is_no_file_is_not_served
     a_file_that_is_replaced_is_noticed
     a_handler_sends_a_file
+    a_neighbour_in_gzip_is_sent_to_who_takes_it
 }
 
 fn options() -> FilesOptions {
@@ -292,4 +293,45 @@ fn a_handler_sends_a_file<N: Served>() {
             assert_eq!(reply.get("Content-Type"), Some("text/html; charset=utf-8"));
         }
     }
+}
+
+fn a_neighbour_in_gzip_is_sent_to_who_takes_it<N: Served>() {
+    let tree = Tree::new();
+    let (plain, small, large) = (pattern(5000), b"small gzip".to_vec(), pattern(100_000));
+    tree.write("www/a.css", &plain);
+    tree.write("www/a.css.gz", &small);
+    tree.write("www/b.css", &plain);
+    tree.write("www/b.css.gz", &large);
+    tree.write("www/alone.css", &plain);
+    tree.write("www/sub/index.html", &plain);
+    tree.write("www/sub/index.html.gz", &small);
+    age(&tree.write("www/old.css.gz", &small), Duration::from_secs(1 << 30));
+    tree.write("www/old.css", &plain);
+    let net = N::start(App::new().files("/", tree.www(), options().precompressed(true)));
+    let mut client = net.client();
+    for _ in 0..2 {
+        for (path, kind, gzip) in [
+            ("/a.css", "text/css; charset=utf-8", Some(&small)),
+            ("/b.css", "text/css; charset=utf-8", Some(&large)),
+            ("/sub/", "text/html; charset=utf-8", Some(&small)),
+            ("/alone.css", "text/css; charset=utf-8", None),
+            ("/old.css", "text/css; charset=utf-8", None),
+        ] {
+            let taken = client.send("GET", path, "Accept-Encoding: br, gzip\r\n", "");
+            assert_eq!((taken.status, taken.get("Content-Type")), (200, Some(kind)), "{path}");
+            assert_eq!(taken.get("Vary"), Some("Accept-Encoding"));
+            assert_eq!(taken.get("Content-Encoding"), gzip.map(|_| "gzip"), "{path}");
+            assert!(taken.body == *gzip.unwrap_or(&plain), "{path}");
+            let other = client.send("GET", path, "Accept-Encoding: gzip;q=0\r\n", "");
+            assert_eq!((other.status, other.get("Content-Type")), (200, Some(kind)), "{path}");
+            assert_eq!(other.get("Content-Encoding"), None, "{path}");
+            assert!(other.body == plain && other.get("Vary") == Some("Accept-Encoding"));
+            assert_eq!(gzip.is_some(), taken.get("ETag") != other.get("ETag"), "{path}");
+        }
+    }
+    // The neighbour may come and go.
+    std::fs::remove_file(tree.at("www/a.css.gz")).expect("it is there");
+    tree.write("www/alone.css.gz", &small);
+    let mut fetch = |path| client.send("GET", path, "Accept-Encoding: gzip\r\n", "").body;
+    while fetch("/a.css") != plain || fetch("/alone.css") != small {}
 }

@@ -131,7 +131,7 @@ fn files_are_what_they_were() {
         if sim.random_below(2) == 0 {
             sim.faults(0.05);
             let faults = sim.network();
-            faults.set_faults(Faults { file_error: 0.01, ..Faults::transient(0.05) });
+            faults.set_faults(Faults { file_error: 0.05, ..Faults::transient(0.05) });
         }
         let fresh = Duration::from_millis([0, 20, 1000][sim.random_below(3) as usize]);
         let count = [0, 1, 2, 100][sim.random_below(4) as usize];
@@ -140,6 +140,7 @@ fn files_are_what_they_were() {
         let options = FilesOptions::new()
             .cache(count, fresh)
             .small(small, [0, 8000, 1 << 20][sim.random_below(3) as usize])
+            .precompressed(sim.random_below(4) == 0)
             .direct(is_direct);
         let host =
             sim.serve("files.test:80", move || App::new().files("/f", "www", options.clone()));
