@@ -78,6 +78,7 @@
 //! | code that blocks | [`Request::blocking`] |
 //! | a request's body in parts, or after a look at the head | [`body`] |
 //! | the response of another server | [`Request::fetch`], [`Client`], [`client`] |
+//! | requests that go on to another server | [`Request::forward`], [`proxy`] |
 //! | a response of another thread | [`Response::later`] |
 //! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
 //! | files, and a directory of them | [`App::files`], [`Response::file`], [`mod@files`] |

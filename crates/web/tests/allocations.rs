@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Watcher};
 use windlass_serve::{Action, Conn, Handler, Server};
+use windlass_web::proxy::Upstream;
 use windlass_web::{App, Limits, Response, ServerLoop};
 
 #[path = "../../../tests/common/alloc.rs"]
@@ -39,10 +40,10 @@ impl<'a> Served<'a> {
         Served { watcher, done: Completions::new(), serve: Box::new(serve) }
     }
 
-    fn app(app: App, listener: TcpListener) -> Served<'a> {
+    fn app<S: 'static>(app: App<S>, listener: TcpListener) -> Served<'a> {
         let mut watcher = Watcher::new().expect("a watcher");
         let app = app.listen(listener).expect("an address");
-        let mut running: ServerLoop<()> = app.start_on(&mut watcher).expect("a server");
+        let mut running: ServerLoop<S> = app.start_on(&mut watcher).expect("a server");
         Served::new(watcher, move |watcher, done| running.serve(watcher, done))
     }
 
@@ -140,6 +141,61 @@ fn a_request_allocates_nothing() {
         assert!(count <= most, "{name}: {count} for {ROUNDS} rounds");
         assert!(answers.starts_with(b"HTTP/1.1 200 OK\r\n"), "{name}");
         assert!(answers.ends_with(b"Hello, World!") || name != "pipelined", "{name}");
+    }
+}
+
+/// A server in a thread of its own, which answers each read that ends a request with the same
+/// bytes.
+fn answers_with(answer: Vec<u8>) -> SocketAddr {
+    let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+    std::thread::spawn(move || {
+        let (mut server, _) = listener.accept().expect("the proxy");
+        let (mut bytes, mut len) = ([0; 4096], 0);
+        while let Ok(count @ 1..) = server.read(&mut bytes[len..]) {
+            len += count;
+            if bytes[..len].ends_with(b"\r\n\r\n") || bytes[..len].ends_with(b"body") {
+                server.write_all(&answer).expect("it reads");
+                len = 0;
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_request_that_is_passed_on_allocates_nothing() {
+    const ROUNDS: usize = 100;
+    let get = b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\r\n";
+    let post = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+    let small = "Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!".to_owned();
+    let large = format!("Content-Length: 50000\r\n\r\n{}", "b".repeat(50_000));
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_owned();
+    // What is sent, what comes back, and the most allocations of a hundred rounds. A clock that
+    // begins allocates now and then, and so does what waits for a client.
+    let cases: [(&str, &[u8], String, u64); 4] = [
+        ("get", get, small.clone(), 5),
+        ("post", post, small, 5),
+        ("chunked", get, chunked, 5),
+        ("large", get, large, 300),
+    ];
+    for (name, request, response, most) in cases {
+        const HEAD: &str = "HTTP/1.1 200 OK\r\nDate: now\r\n";
+        const VIA: &str = "Via: 1.1 windlass\r\n";
+        let inner = answers_with(format!("{HEAD}{response}").into_bytes());
+        let up = move |_| Upstream::new(&format!("http://{inner}")).expect("a URL");
+        let app = App::with(up).fallback(|up, q| q.forward(up)).at_head();
+        let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+        let mut served = Served::app(app, listener);
+        let mut client = TcpStream::connect(address).expect("a connection");
+        let mut answer = vec![0; HEAD.len() + VIA.len() + response.len()];
+        let mut round = || served.ask(&mut client, &[request], &mut answer);
+        (0..20).for_each(|_| round()); // tables and buffers grow
+        let before = allocations();
+        (0..ROUNDS).for_each(|_| round());
+        let count = allocations() - before;
+        println!("{name}: {count} allocations for {ROUNDS} rounds");
+        assert!(count <= most, "{name}: {count} for {ROUNDS} rounds");
+        assert!(answer.starts_with(HEAD.as_bytes()), "{name}");
     }
 }
 

@@ -376,7 +376,7 @@ impl<S: 'static> Perform<S> {
                 Answer::Fetch(fetch, Kept::Fetched(then))
             }
             Some((asked, Asked::Forward(plan))) if asked == number => {
-                Answer::Forward(plan, request.body().ok().map(Arc::from), most)
+                Answer::Forward(plan, request.collected().map(Arc::from), most)
             }
             Some((asked, Asked::Collect(most, then))) if asked == number && !has_come => {
                 Answer::Collect(most, Kept::Behind(then))

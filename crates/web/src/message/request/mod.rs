@@ -126,6 +126,11 @@ impl<'a, S: 'static> Request<'a, S> {
         self.trailers = trailers;
     }
 
+    /// The body, if it has come, and is not read by the program itself.
+    pub(crate) fn collected(&self) -> Option<&'a [u8]> {
+        self.body
+    }
+
     /// Whether the program has the body, or has had it.
     pub(crate) fn has_come(&self) -> bool {
         self.body.is_some() || self.trailers.is_some()
