@@ -22,6 +22,7 @@ use windlass_serve::{
 every_kernel! {
     many_connections_send_one_file
     a_slow_reader_holds_up_no_other_one
+    output_behind_parts_without_bytes_goes_on
     a_close_waits_for_the_file
     an_abort_lets_go_of_the_file
     a_file_that_shrinks_ends_the_connection
@@ -191,6 +192,30 @@ fn a_slow_reader_holds_up_no_other_one<T: Harness>() {
     s.bench.until("the slow one has all", |b| b.client(slow).heard.len() == (4 << 20) + 5);
     assert!(s.bench.client(slow).heard[..4 << 20] == s.bytes);
     s.bench.until("all is told", |b| b.running.handler().sent == 2 * ((4 << 20) + 5));
+    s.check_end();
+}
+
+/// What waited behind a part without bytes was too much, and nothing before it was left to wait for:
+/// the engine looked for the end of the output again and again, until its stack was used up.
+fn output_behind_parts_without_bytes_goes_on<T: Harness>() {
+    let limits = Limits::new().marks(100, 1000).files(4).write_stall(None);
+    let mut s = stage::<T>(1000, limits);
+    for before in [2000, 4 << 20] {
+        for parts in 1..=4 {
+            let (client, id) = s.pair(true);
+            s.engine().write(id, vec![b'a'; before]).unwrap();
+            for _ in 0..parts {
+                s.send(id, 7..7).unwrap();
+            }
+            s.engine().write(id, vec![b'b'; 5000]).unwrap();
+            s.flush();
+            s.bench.run_for(T::span(0.5));
+            s.bench.hear(client);
+            let all = before + 5000;
+            s.bench.until("all has come", |b| b.client(client).heard.len() == all);
+            assert_eq!((s.engine().waiting_files(id), s.engine().waiting(id)), (0, 0));
+        }
+    }
     s.check_end();
 }
 

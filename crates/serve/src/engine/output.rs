@@ -563,6 +563,17 @@ impl<S> Engine<S> {
             return;
         }
         let queued = self.queued(watcher, index);
+        if queued == 0
+            && let Some(files) = self.files_of(index)
+        {
+            // What is next is a part of a file without bytes, or is behind the last file: no
+            // operation tells its end. The flush sends it, and looks again. (The completion of a
+            // file in flight makes a flush, too.)
+            if !files.is_sending() {
+                self.dirty(index);
+            }
+            return;
+        }
         let limits = self.config.limits;
         if self.table.place(index).flags & FULL != 0
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
