@@ -192,6 +192,7 @@ const WEB: Floors = Floors {
                 "message::subscription",
                 "message::response",
                 "message::file",
+                "message::compress",
                 "message::later",
                 "message::writer",
                 "message::event",

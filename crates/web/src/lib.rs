@@ -86,6 +86,7 @@
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
 //! | logs, metrics and counts | [`App::finished`], [`report`] |
 //! | another protocol on the same connection | [`upgrade`] |
+//! | compressed responses | `Compress`, with the feature `deflate` |
 //! | a server beside other code of `main` | [`App::start`], [`Remote`] |
 //! | HTTP in a loop of the program, beside other operations | [`Engine`] |
 //! | tests | [`App::call`], [`mod@test`] |
@@ -93,6 +94,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
+//! | `deflate` | compressed responses: `App::compress` |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
 //! | `deflate` | bodies that come compressed, from servers that are [asked](client) |
@@ -132,6 +134,8 @@ mod words;
 pub use app::{App, Finished, Listen, Running, ServerLoop};
 pub use client::own::Client;
 pub use engine::Engine;
+#[cfg(feature = "deflate")]
+pub use message::compress::Compress;
 pub use message::head::Head;
 pub use message::query::Pairs;
 pub use message::request::Request;

@@ -322,6 +322,14 @@ impl<S: 'static> App<S> {
         self.limits = limits;
         self
     }
+
+    /// Compresses responses: see [`Compress`](crate::Compress). By default none is. Those of the
+    /// applications below a path are compressed by the rules of the outer one.
+    #[cfg(feature = "deflate")]
+    pub fn compress(mut self, rules: crate::message::compress::Compress) -> App<S> {
+        self.server.compress = Some(Arc::new(rules));
+        self
+    }
 }
 
 /// Methods with a verb of their own.

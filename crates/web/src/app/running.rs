@@ -32,6 +32,8 @@ pub(super) struct Settings {
     mode: IoMode,
     config: Config,
     limits: Option<windlass_serve::Limits>,
+    #[cfg(feature = "deflate")]
+    pub(super) compress: Option<Arc<crate::message::compress::Compress>>,
     builder: Builder,
     executor: Option<Arc<dyn Fn(Job) + Send + Sync>>,
     signals: Vec<(i32, SignalCall)>,
@@ -53,6 +55,8 @@ impl Default for Settings {
             mode: IoMode::NonBlocking,
             config: Config::new(),
             limits: None,
+            #[cfg(feature = "deflate")]
+            compress: None,
             builder: Watcher::builder(),
             executor: None,
             signals: Vec::new(),
@@ -225,12 +229,22 @@ impl<S: 'static> App<S> {
         is_own: bool,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, periodic, server: settings } = self;
+        #[cfg(feature = "deflate")]
+        let compress = settings.compress;
         let plan = Arc::new(Plan::new(routes, hooks, limits.body, remote.clone()));
         let (loops, delay) = (remote.clone(), settings.drain_delay);
         let client = settings.client;
         let make_loop = move |index| Loop {
             perform: Perform::new(Arc::clone(&plan), make(index)),
-            machine: Machine::new(limits, loops.clone(), client.clone()),
+            machine: {
+                #[allow(unused_mut)] // without the feature
+                let mut machine = Machine::new(limits, loops.clone(), client.clone());
+                #[cfg(feature = "deflate")]
+                if let Some(rules) = &compress {
+                    machine.compress(Arc::clone(rules));
+                }
+                machine
+            },
             remote: loops.clone(),
             periodic: periodic.clone(),
             delay,

@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! mod.rs      the codings that there are
+//! accept.rs   which of them a client takes
+//! deflate.rs  bodies that are compressed
 //! inflate.rs  bodies that come compressed
 //! ```
 
+pub(crate) mod accept;
+pub(crate) mod deflate;
 pub(crate) mod inflate;
 
 /// A coding of a body.
@@ -24,6 +28,13 @@ impl ContentCoding {
             () if is("gzip") || is("x-gzip") => Some(ContentCoding::Gzip),
             () if is("deflate") => Some(ContentCoding::Deflate),
             () => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ContentCoding::Gzip => "gzip",
+            ContentCoding::Deflate => "deflate",
         }
     }
 }

@@ -127,6 +127,12 @@ impl<S: Default + 'static> Engine<S> {
         }
     }
 
+    /// Compresses responses from now on: see [`Compress`](crate::Compress).
+    #[cfg(feature = "deflate")]
+    pub fn compress(&mut self, rules: crate::message::compress::Compress) {
+        self.machine.compress(std::sync::Arc::new(rules));
+    }
+
     /// Takes a completion of the engine. Returns one that is not the engine's.
     ///
     /// The engine's operations have tokens from 2^63 on. A program uses lower ones.

@@ -60,14 +60,12 @@ impl<K: 'static> Machine<K> {
         let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) else { return };
         let Stage::Stream(streamed) = &mut exchange.stage else { return };
         let Some(hearing) = &streamed.hearing else { return };
-        let is_lossy = hearing.subscription.is_lossy;
-        let is_chunked = hearing.is_chunked;
+        // Without a part of it, the rest of a compressed body is nothing.
+        let is_lossy = hearing.subscription.is_lossy && (is_full || streamed.packing.is_none());
         if !is_full {
-            let len = publication.event.len() as u64;
-            match wire.engine.write(wire.id, publication.event.to_buf(is_chunked)) {
-                Ok(()) => return self.count_event(wire, len),
+            match self.write_event(wire, &publication.event) {
                 // It ends already.
-                Err(refused) if refused.reason == Refusal::Stale => return,
+                Ok(()) | Err(Refusal::Stale) => return,
                 Err(_) => {}
             }
         }
@@ -77,6 +75,29 @@ impl<K: 'static> Machine<K> {
             self.remote.count_slow_hearer();
             self.reset(wire);
         }
+    }
+
+    /// Writes an event to a response that tells events.
+    fn write_event(&mut self, wire: &mut Wire<'_, K>, event: &EventBytes) -> Result<(), Refusal> {
+        let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) else {
+            return Ok(());
+        };
+        let Stage::Stream(streamed) = &mut exchange.stage else { return Ok(()) };
+        let Some(hearing) = &streamed.hearing else { return Ok(()) };
+        let len = event.plain().len() as u64;
+        let Some(packing) = &mut streamed.packing else {
+            let event = event.to_buf(hearing.is_chunked);
+            wire.engine.write(wire.id, event).map_err(|refused| refused.reason)?;
+            self.count_event(wire, len);
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        packing.say(event.plain(), &mut bytes);
+        streamed.sent += bytes.len() as u64;
+        let is_encoded = streamed.encoder.data(&mut self.out, &bytes).is_ok();
+        let written = wire.engine.write_slice(wire.id, &self.out);
+        self.out.clear();
+        if is_encoded { written } else { Err(Refusal::Stale) }
     }
 
     fn count_event(&mut self, wire: &mut Wire<'_, K>, len: u64) {
@@ -92,11 +113,8 @@ impl<K: 'static> Machine<K> {
         if wire.engine.is_full(wire.id) {
             return;
         }
-        let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_ref()) else { return };
-        let Stage::Stream(streamed) = &exchange.stage else { return };
-        let Some(hearing) = &streamed.hearing else { return };
-        let comment = self.comment.to_buf(hearing.is_chunked);
-        if wire.engine.write(wire.id, comment).is_err() {
+        let comment = self.comment.clone();
+        if self.write_event(wire, &comment).is_err() {
             self.reset(wire);
         }
     }

@@ -52,8 +52,10 @@ impl<K: 'static> Machine<K> {
     ) {
         let Some(slot) = wire.slot() else { return };
         let Some(mut exchange) = slot.exchange.take() else { return };
-        if let Stage::Stream(_) = exchange.stage {
-            return self.go_on_streaming(program, wire, exchange);
+        match exchange.stage {
+            Stage::Stream(_) => return self.go_on_streaming(program, wire, exchange),
+            Stage::Room => return self.serve_next(program, wire, exchange),
+            _ => {}
         }
         let answer = match &exchange.stage {
             Stage::Later(awaited) => awaited.take(),

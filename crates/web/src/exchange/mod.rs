@@ -8,6 +8,7 @@
 //! respond.rs  responses into bytes
 //! raw.rs      connections that have gone over to another protocol
 //! stream.rs   responses that are made while they are sent
+//! compress.rs responses that are compressed (no_compress.rs: without the feature)
 //! events.rs   responses that tell events
 //! late.rs     requests that wait for another thread
 //! operations.rs  what waits for an operation of the loop
@@ -28,6 +29,11 @@
 //! connection has 16 bytes here.
 
 mod blocks;
+#[cfg(feature = "deflate")]
+pub(crate) mod compress;
+#[cfg(not(feature = "deflate"))]
+#[path = "no_compress.rs"]
+mod compress;
 mod ends;
 mod events;
 mod files;
@@ -56,6 +62,7 @@ use windlass_serve::{Engine, Id};
 
 use crate::client::hub::{CallId, Hub};
 use crate::client::settings::FetchSettings;
+use crate::exchange::compress::{Compression, Packing};
 use crate::exchange::links::LinkNews;
 use crate::exchange::loads::Loads;
 use crate::exchange::operations::LoopOps;
@@ -200,6 +207,8 @@ impl<K> Stage<K> {
 /// A response that is being made.
 struct Streamed {
     source: Box<dyn BodySource>,
+    /// What compresses it.
+    packing: Option<Box<Packing>>,
     encoder: BodyEncoder,
     status: crate::words::status::Status,
     decided: Instant,
@@ -244,6 +253,10 @@ pub(crate) struct Machine<K> {
     has_flushed: bool,
     /// Whether the connection of this callback takes no more output.
     has_broken_off: bool,
+    /// What it compresses responses with, if it does.
+    compression: Option<Box<Compression>>,
+    /// How many bytes it has compressed in this callback.
+    packed: usize,
     date: Date,
     /// The last type of a body.
     kind: Kind,
@@ -292,6 +305,8 @@ impl<K: 'static> Machine<K> {
             out: Vec::with_capacity(4096),
             has_flushed: false,
             has_broken_off: false,
+            compression: None,
+            packed: 0,
             date: Date::new(),
             kind: Kind::new(),
             peers: Peers::default(),
@@ -311,6 +326,12 @@ impl<K: 'static> Machine<K> {
     pub(crate) fn simulate_date(&mut self, now: Instant) {
         self.date.simulate(now);
         self.saves.simulate();
+    }
+
+    /// Compresses responses from now on.
+    #[cfg(feature = "deflate")]
+    pub(crate) fn compress(&mut self, rules: std::sync::Arc<crate::message::compress::Compress>) {
+        self.compression = Some(Box::new(Compression::new(rules)));
     }
 
     /// The server serves, on these loops.
@@ -346,7 +367,7 @@ impl<K: 'static> Machine<K> {
     /// A callback begins.
     pub(crate) fn begin_callback(&mut self, engine: &Engine<Slot<K>>) {
         self.now = engine.now();
-        (self.has_flushed, self.has_broken_off) = (false, false);
+        (self.has_flushed, self.has_broken_off, self.packed) = (false, false, 0);
         // A callback that has panicked leaves the responses of its connection.
         self.out.clear();
     }
@@ -384,6 +405,14 @@ impl<K: 'static> Machine<K> {
             is_leaving: self.is_leaving,
             trust: self.limits.trust,
             engine: &*wire.engine,
+        }
+    }
+
+    /// Goes on with a connection in a later turn, when others were served. A wake of the engine
+    /// would come in this turn, again and again.
+    fn go_on_later(&self, wire: &mut Wire<'_, K>) {
+        if !self.remote.wake(wire.id) {
+            wire.engine.wake(wire.id); // no other thread reaches the loop yet
         }
     }
 

@@ -3,6 +3,7 @@
 use windlass::{Buf, Message};
 use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncoder};
 
+use super::compress::{Packing, TURN, Whole};
 use super::finish::Fate;
 use super::program::{Answer, Program, RouteId};
 use super::read::Rest;
@@ -12,6 +13,8 @@ use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
 use crate::message::response::{Body, Response};
+use crate::message::source::BodySource;
+use crate::message::subscription::Subscription;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -42,6 +45,9 @@ pub(super) enum Next<K> {
 /// The route of a request, what its response depends on, and the bytes of its head, if they are at
 /// hand and decoded.
 pub(super) type Context<'a> = (RouteId, Asked, Option<&'a [u8]>);
+
+/// What makes a body while it is sent, what compresses it, and the topics that it hears.
+type Made = (Box<dyn BodySource>, Option<Box<Packing>>, Option<Box<Subscription>>);
 
 impl<K: 'static> Machine<K> {
     /// Does what the program answers.
@@ -156,8 +162,8 @@ impl<K: 'static> Machine<K> {
             response = self.shape(program, wire, context, response);
         }
         let error = response.take_error();
-        let (mut head, body) = response.into_parts();
-        let Some(len) = body.len() else {
+        let (mut head, mut body) = response.into_parts();
+        let Some(mut len) = body.len() else {
             if let Body::File(file) = body {
                 let decided = (head, error);
                 return self.respond_file(program, wire, exchange, context, decided, file);
@@ -165,6 +171,23 @@ impl<K: 'static> Machine<K> {
             return self.respond_in_time(program, wire, exchange, context, (head, body));
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
+        if self.compression.is_some() {
+            body = match self.pack_whole(&mut head, body, context.2, error.is_none()) {
+                Whole::AtOnce(body) => body,
+                Whole::InParts(source, packing) => {
+                    let made = (source, Some(packing), None);
+                    return self.begin_stream(
+                        program,
+                        wire,
+                        exchange,
+                        context,
+                        (head, asked),
+                        made,
+                    );
+                }
+            };
+            len = body.len().unwrap_or(len);
+        }
         let encoder = match self.encode(asked, &head, Some(len)) {
             Ok(encoder) => encoder,
             Err(error) => return self.respond_again(program, wire, exchange, context, error),
@@ -302,6 +325,21 @@ impl<K: 'static> Machine<K> {
             }
         };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
+        let packing = self.pack_stream(&mut head, context.2);
+        let made = (source, packing, subscription);
+        self.begin_stream(program, wire, exchange, context, (head, asked), made)
+    }
+
+    /// Begins a response that is made while it is sent.
+    fn begin_stream<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        exchange: Option<Box<Exchange<K>>>,
+        context: Context<'_>,
+        (head, asked): (Head, Option<Asked>),
+        (source, packing, subscription): Made,
+    ) -> Next<K> {
         let mut encoder = match self.encode(asked, &head, None) {
             Ok(encoder) => encoder,
             Err(error) => return self.respond_again(program, wire, exchange, context, error),
@@ -320,6 +358,7 @@ impl<K: 'static> Machine<K> {
         let hearing = subscription.and_then(|topics| self.hear(wire, &mut encoder, topics));
         let streamed = Streamed {
             source,
+            packing,
             encoder,
             status,
             decided,
@@ -423,14 +462,22 @@ impl<K: 'static> Machine<K> {
     /// its requests, too.
     #[inline]
     pub(super) fn has_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
-        if self.out.len() < AHEAD && !self.has_flushed { true } else { self.look_for_room(wire) }
+        let is_little = self.out.len() < AHEAD && self.packed < TURN;
+        if is_little && !self.has_flushed { true } else { self.look_for_room(wire) }
     }
 
     #[inline(never)]
     fn look_for_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
         self.flush(wire);
         self.has_flushed = false;
-        !self.has_broken_off && !wire.engine.is_full(wire.id)
+        if self.has_broken_off || wire.engine.is_full(wire.id) {
+            return false;
+        }
+        let is_turn_over = self.packed >= TURN;
+        if is_turn_over {
+            self.go_on_later(wire);
+        }
+        !is_turn_over
     }
 
     /// Goes on behind a response: to the next request, or to the rest of a body that nobody wants.

@@ -7,6 +7,7 @@ use windlass::net::SocketOption;
 use windlass_http1::{Asked, BodyEncoder, Version};
 use windlass_serve::Cause;
 
+use super::compress::TURN;
 use super::finish::Fate;
 use super::links::LinkNews;
 use super::program::Program;
@@ -46,9 +47,19 @@ impl<K: 'static> Machine<K> {
             let (id, engine) = (wire.id, &*wire.engine);
             let hold = || (engine.hold(id, 0), engine.budget().clone());
             let at = At { remote: &self.remote, id, has_peer_ended, is_full, hold: &hold };
-            let source = &mut streamed.source;
-            let made = AssertUnwindSafe(|| source.next(&mut Part::new(&mut bytes, at)));
-            let Ok(flow) = program.within(id, |_| catch_unwind(made)) else {
+            let Streamed { source, packing, .. } = &mut **streamed;
+            let mut ask = |bytes: &mut Vec<u8>| {
+                let made = AssertUnwindSafe(|| source.next(&mut Part::new(bytes, at)));
+                program.within(id, |_| catch_unwind(made))
+            };
+            let made = match packing {
+                None => ask(&mut bytes).map(|flow| (flow, bytes.is_empty())),
+                Some(packing) => packing.next(&mut bytes, at, ask).map(|step| {
+                    self.packed += step.packed;
+                    (step.flow, step.is_empty)
+                }),
+            };
+            let Ok((flow, is_empty)) = made else {
                 has_panicked = true;
                 break Flow::Fail;
             };
@@ -56,12 +67,16 @@ impl<K: 'static> Machine<K> {
             if streamed.encoder.data(&mut self.out, &bytes).is_err() {
                 break Flow::Fail;
             }
-            empty = if bytes.is_empty() { empty + 1 } else { 0 };
+            empty = if is_empty { empty + 1 } else { 0 };
             if empty > EMPTY_PARTS {
                 break Flow::Fail;
             }
             if flow != Flow::More {
                 break flow;
+            }
+            if self.packed >= TURN {
+                self.go_on_later(wire);
+                break Flow::Wait;
             }
         };
         if flow == Flow::Wait {
@@ -118,7 +133,7 @@ impl<K: 'static> Machine<K> {
             return self.hear_link(program, wire.engine, link, LinkNews::Drained);
         }
         let Some(slot) = wire.slot() else { return };
-        let Some(mut exchange) = slot.exchange.take() else { return };
+        let Some(exchange) = slot.exchange.take() else { return };
         match exchange.stage {
             Stage::Stream(_) => self.go_on_streaming(program, wire, exchange),
             Stage::Blocks(_) => self.go_on_with_blocks(program, wire, exchange, None),
@@ -126,14 +141,22 @@ impl<K: 'static> Machine<K> {
                 slot.exchange = Some(exchange);
                 self.forward_drained(program, wire);
             }
-            Stage::Room => {
-                let has_ended = exchange.peer.has_ended;
-                let input = std::mem::take(&mut exchange.input);
-                self.recycle(exchange);
-                self.behind(program, wire, Next::Request, input, has_ended);
-            }
+            Stage::Room => self.serve_next(program, wire, exchange),
             _ => slot.exchange = Some(exchange),
         }
+    }
+
+    /// There is room for the responses of requests that have waited for it.
+    pub(super) fn serve_next<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        mut exchange: Box<Exchange<K>>,
+    ) {
+        let has_ended = exchange.peer.has_ended;
+        let input = std::mem::take(&mut exchange.input);
+        self.recycle(exchange);
+        self.behind(program, wire, Next::Request, input, has_ended);
     }
 
     /// Asks the source of a response again.

@@ -226,9 +226,9 @@ impl EventBytes {
         EventBytes { chunk: chunk.into(), plain }
     }
 
-    /// How many bytes the event has.
-    pub(crate) fn len(&self) -> usize {
-        self.plain.len()
+    /// The bytes of the event.
+    pub(crate) fn plain(&self) -> &[u8] {
+        &self.chunk[self.plain.clone()]
     }
 
     /// The event as a chunk, or plain, without a copy.

@@ -1,6 +1,8 @@
 //! Requests and responses, as programs see them.
 
 pub(crate) mod arrived;
+#[cfg(feature = "deflate")]
+pub(crate) mod compress;
 pub(crate) mod date;
 pub(crate) mod event;
 pub(crate) mod file;

@@ -84,7 +84,10 @@ impl Receiver {
                     used += step.consumed;
                     break true;
                 }
-                Event::NeedMore => break false,
+                Event::NeedMore => {
+                    used += step.consumed; // the end of a chunk, for example
+                    break false;
+                }
                 // What follows a 101 belongs to the test.
                 Event::Closed => break true,
             }
