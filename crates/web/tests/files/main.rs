@@ -293,6 +293,20 @@ fn a_handler_sends_a_file<N: Served>() {
             assert_eq!(reply.get("Content-Type"), Some("text/html; charset=utf-8"));
         }
     }
+    // What is no request has the page, too; and a body that nobody reads does not hold it up.
+    for bytes in [
+        "GET / HTTP/1.1\r\n\r\n".to_owned(),
+        format!(
+            "POST /report HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n{}",
+            "x".repeat(1000)
+        ),
+    ] {
+        let mut client = net.client();
+        client.say(bytes);
+        let reply = client.reply();
+        assert!(matches!(reply.status, 400 | 405), "{reply:?}");
+        assert_eq!(reply.text(), "<p>no");
+    }
 }
 
 fn a_neighbour_in_gzip_is_sent_to_who_takes_it<N: Served>() {
