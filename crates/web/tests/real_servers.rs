@@ -275,3 +275,75 @@ fn nginx_is_asked() {
     assert_eq!(with("Range", "bytes=1-3".into()), "206 mal");
     assert!(with("Range", "bytes=9-".into()).starts_with("416 <html>"));
 }
+
+#[cfg(feature = "ring")]
+mod secure {
+    use windlass_web::client::{Fetch, FetchSettings};
+    use windlass_web::tls::{Pem, TlsClient};
+
+    use super::hostile::{Who, scene};
+    use super::programs::Files;
+    use super::{Chosen, free, has_nginx, nginx};
+
+    #[test]
+    fn nginx_is_asked() {
+        if !has_nginx() {
+            return;
+        }
+        let files = Files::new("web-asks-nginx-tls");
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("one");
+        let certificate = files.write("cert.pem", &made.cert.pem());
+        let key = files.write("key.pem", &made.signing_key.serialize_pem());
+        let large = "0123456789abcdef".repeat(64 << 10);
+        std::fs::create_dir_all(files.path("root")).expect("a folder");
+        files.write("root/small.txt", "small");
+        files.write("root/large.txt", &large);
+        let (secure, plain) = (free(), free());
+        let servers = format!(
+            "ssl_certificate {certificate}; ssl_certificate_key {key};
+            server {{
+                listen {secure} ssl;
+                location = /moved {{ return 301 https://$http_host/small.txt; }}
+                location = /plain {{ return 301 http://{plain}/small.txt; }}
+            }}
+            server {{ listen {plain}; location = /moved {{ return 301 https://{secure}/; }} }}"
+        );
+        let _server = nginx(&files, &servers);
+        let port = |address: &str| address.rsplit_once(':').expect("a port").1.to_owned();
+        let url = |path: &str| format!("https://localhost:{}{path}", port(&secure));
+        let trust = TlsClient::builder().roots(Pem::bytes(made.cert.pem())).alpn(["http/1.1"]);
+        let trust = trust.build().expect("whom to trust");
+        for who in [Who::App, Who::Own, Who::Streams] {
+            let local = [std::net::Ipv4Addr::LOCALHOST];
+            let settings = FetchSettings::new().trust(trust.clone()).host("localhost", local);
+            let mut scene = scene::<Chosen>(who, settings);
+            for _ in 0..3 {
+                assert_eq!(scene.text(Fetch::get(url("/small.txt"))), "200 small");
+                assert_eq!(scene.text(Fetch::get(url("/large.txt"))), format!("200 {large}"));
+                assert_eq!(scene.text(Fetch::get(url("/moved"))), "200 small");
+                let text = scene.text(Fetch::get(url("/plain")));
+                assert_eq!(text, "Redirect: it leads from https to http");
+                let allowed = Fetch::get(url("/plain")).redirect_to_plain(true);
+                assert_eq!(scene.text(allowed), "200 small");
+            }
+            // The certificate is for another name.
+            assert_eq!(scene.text(Fetch::get(format!("https://{secure}/"))), "Tls");
+            assert_eq!(scene.text(Fetch::get(format!("http://{plain}/moved"))), "Tls");
+            // One side speaks TLS, and the other one does not.
+            assert_eq!(
+                scene.text(Fetch::get(format!("https://localhost:{}/", port(&plain)))),
+                "Tls"
+            );
+            let text = scene.text(Fetch::get(format!("http://{secure}/small.txt")));
+            assert!(text.starts_with("400 <html>"), "{text}");
+        }
+        // Whom nobody trusts.
+        let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("one");
+        let other = TlsClient::builder().roots(Pem::bytes(other.cert.pem()));
+        let settings = FetchSettings::new().trust(other.build().expect("whom to trust"));
+        let text = scene::<Chosen>(Who::App, settings).text(Fetch::get(url("/small.txt")));
+        assert_eq!(text, "Tls");
+        let text = scene::<Chosen>(Who::App, FetchSettings::new()).text(Fetch::get(url("/")));
+        assert_eq!(text, if cfg!(feature = "webpki-roots") { "Tls" } else { "NoTrust" });
+    }
+}
