@@ -4,8 +4,6 @@ use std::borrow::Cow;
 
 use super::servers::Upstream;
 
-type Text = Cow<'static, str>;
-
 /// How a request is passed on: to which servers, and what changes on the way.
 ///
 /// ```
@@ -35,9 +33,9 @@ pub struct Forward {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) target: Option<String>,
-    pub(crate) prefix: Text,
-    pub(crate) fields: Vec<(Text, Text)>,
-    pub(crate) without: Vec<Text>,
+    pub(crate) prefix: Cow<'static, str>,
+    pub(crate) fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+    pub(crate) without: Vec<Cow<'static, str>>,
 }
 
 impl Forward {

@@ -5,6 +5,7 @@ mod ends;
 mod fields;
 #[path = "../upgrades/net.rs"]
 mod net;
+mod same;
 mod scene;
 mod seeds;
 mod smuggling;

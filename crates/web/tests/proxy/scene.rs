@@ -95,6 +95,22 @@ impl Scene {
         id
     }
 
+    /// A client of the server itself.
+    pub fn direct(&mut self) -> Id {
+        let options = ConnectOptions::default();
+        let id = self.engine.connect([self.inner_at], options, ()).expect("few connections");
+        self.ends.insert(id, End::default());
+        id
+    }
+
+    /// Ends the connections that the proxy keeps.
+    pub fn forget(&mut self) {
+        for id in self.engine.ids().collect::<Vec<Id>>() {
+            self.engine.close(id);
+        }
+        self.until("all have ended", |scene| scene.engine.is_empty());
+    }
+
     /// A client that asks.
     pub fn ask(&mut self, what: impl Into<Buf>) -> Id {
         let client = self.client();
