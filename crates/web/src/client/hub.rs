@@ -24,7 +24,7 @@ use super::link::Link;
 pub(crate) use super::link::LinkState;
 use super::pool::Sites;
 use super::settings::FetchSettings;
-use super::url::{Origin, split, target_of};
+use super::url::{Cut, Origin, cut, target_of};
 use crate::remote::Remote;
 use crate::words::status::Status;
 
@@ -432,11 +432,10 @@ impl Hub {
         let Some(url) = call.fetch.as_mut().map(|fetch| std::mem::take(&mut fetch.url)) else {
             return Ok(());
         };
-        let prepared = match self.pool.of_url(&self.settings, &url) {
+        let Cut { prefix, authority, rest } = cut(&url).unwrap_or_default();
+        let prepared = match self.pool.of_url(&self.settings, prefix, &url) {
             Ok(site) => {
                 call.site = site;
-                let (prefix, rest) = split(&url).unwrap_or_default();
-                let authority = prefix.split_once("://").map_or("", |(_, authority)| authority);
                 call.encode(&target_of(rest), authority)
             }
             Err(error) => Err(error),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::error::FetchError;
 use super::settings::FetchSettings;
-use super::url::{FetchUrl, Origin, split};
+use super::url::{FetchUrl, Origin};
 
 /// How many servers, and how many beginnings of URLs, are remembered.
 const MOST: usize = 1024;
@@ -54,10 +54,10 @@ impl Sites {
     pub(super) fn of_url(
         &mut self,
         settings: &FetchSettings,
+        prefix: &str,
         text: &str,
     ) -> Result<u32, FetchError> {
-        let prefix = split(text).map(|(prefix, _)| prefix);
-        if let Some(&site) = prefix.and_then(|prefix| self.by_prefix.get(prefix)) {
+        if let Some(&site) = self.by_prefix.get(prefix) {
             return Ok(site);
         }
         let url = FetchUrl::parse(text)?;
@@ -65,9 +65,7 @@ impl Sites {
         if self.by_prefix.len() >= MOST {
             self.by_prefix.clear();
         }
-        if let Some(prefix) = prefix {
-            self.by_prefix.insert(prefix.into(), site);
-        }
+        self.by_prefix.insert(prefix.into(), site);
         Ok(site)
     }
 

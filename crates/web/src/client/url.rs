@@ -49,16 +49,31 @@ impl FetchUrl {
         }
         let origin = Origin { is_tls, host: host.to_ascii_lowercase(), port };
         let authority = uri.authority_str().unwrap_or_default().to_owned();
-        let (_, rest) = split(text).ok_or_else(|| wrong("it has no host"))?;
+        let rest = cut(text).ok_or_else(|| wrong("it has no host"))?.rest;
         Ok(FetchUrl { origin, authority, target: target_of(rest).into_owned() })
     }
 }
 
-/// The scheme and the authority of a URL, and what is behind them.
-pub(crate) fn split(url: &str) -> Option<(&str, &str)> {
-    let start = url.find("://")? + 3;
-    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
-    Some(url.split_at(end))
+/// The parts of a URL, as far as its delimiters tell. Nothing is checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cut<'a> {
+    /// The scheme and the authority.
+    pub(crate) prefix: &'a str,
+    pub(crate) authority: &'a str,
+    /// The path, the query and the fragment.
+    pub(crate) rest: &'a str,
+}
+
+/// Cuts a URL at its delimiters: each request does so, and only those to new servers are parsed.
+pub(crate) fn cut(url: &str) -> Option<Cut<'_>> {
+    let bytes = url.as_bytes();
+    let start = bytes.iter().position(|byte| *byte == b':')? + 3;
+    if bytes.get(start - 2..start) != Some(b"//") {
+        return None;
+    }
+    let is_end = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
+    let end = bytes[start..].iter().position(is_end).map_or(url.len(), |at| start + at);
+    Some(Cut { prefix: &url[..end], authority: &url[start..end], rest: &url[end..] })
 }
 
 /// The target of a request: the path and the query of what is behind the authority of a URL.
