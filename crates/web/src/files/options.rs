@@ -125,7 +125,9 @@ impl FilesOptions {
     /// `.gz` behind its name, if it is there, and not older than the file. Its type is that of the
     /// file. Default off.
     ///
-    /// The neighbour has an `ETag` and ranges of its own. All responses get `Vary`.
+    /// The neighbour has an `ETag` and ranges of its own. All responses get `Vary`. Files are
+    /// compressed in no other way: those that `Compress` compresses are bodies in memory and
+    /// streams.
     pub fn precompressed(mut self, on: bool) -> FilesOptions {
         self.gzip = on;
         self
