@@ -21,8 +21,8 @@ every_driver! {
 fn app() -> App {
     App::new()
         .get("/inner", |_, _| Response::text("from the inner server").header("X-Inner", "1"))
-        .any("/pass", |_, q| match (q.host(), q.query("at")) {
-            (Some("a"), Some(at)) => match Upstream::new(&format!("http://{at}")) {
+        .any("/pass", |_, q| match (q.header("via"), q.query("at")) {
+            (None, Some(at)) => match Upstream::new(&format!("http://{at}")) {
                 Ok(upstream) => q.forward(&upstream),
                 Err(error) => Error::from(error).into(),
             },
