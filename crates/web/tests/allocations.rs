@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Watcher};
 use windlass_serve::{Action, Conn, Handler, Server};
+use windlass_web::client::{Fetch, FetchEvent, FetchSettings};
 use windlass_web::proxy::Upstream;
-use windlass_web::{App, Limits, Response, ServerLoop};
+use windlass_web::{App, Client, Limits, Response, ServerLoop};
 
 #[path = "../../../tests/common/alloc.rs"]
 mod alloc;
@@ -200,6 +201,35 @@ fn a_request_that_is_passed_on_allocates_nothing() {
 }
 
 /// Its handler has seen the body: nobody needs it while the answer is still to come.
+#[test]
+fn a_request_of_a_client_has_three_allocations() {
+    const ROUNDS: u64 = 100;
+    let server = App::new().get("/", |_, _| "Hello, World!").listen("127.0.0.1:0").unwrap();
+    let server = server.start().expect("a server");
+    let url = format!("http://{}/", server.address());
+    let (mut watcher, mut done) = (Watcher::new().expect("a watcher"), Completions::new());
+    let mut client = Client::new(FetchSettings::new());
+    let mut call = || {
+        client.fetch(Fetch::get(url.clone()));
+        loop {
+            client.flush(&mut watcher);
+            watcher.wait_timeout(&mut done, PATIENCE).expect("a wait");
+            let mut batch = done.visit();
+            while let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
+                let FetchEvent::Fetched { result, .. } = event else { panic!("{event:?}") };
+                assert_eq!(result.expect("a response").body(), b"Hello, World!");
+                return;
+            }
+        }
+    };
+    (0..ROUNDS).for_each(|_| call());
+    let before = allocations();
+    (0..ROUNDS).for_each(|_| call());
+    // The URL, the request, and the response.
+    assert!(allocations() - before <= 3 * ROUNDS + 5, "{}", allocations() - before);
+    server.shutdown().expect("it ends");
+}
+
 #[test]
 fn a_request_that_waits_for_its_answer_keeps_no_body() {
     const LEN: usize = 1 << 20;
