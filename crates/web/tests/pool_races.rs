@@ -28,6 +28,7 @@ every_driver! {
     connections_to_all_servers_are_limited
     those_that_wait_are_limited
     a_call_that_is_cancelled_leaves_no_trace
+    a_call_whose_request_is_gone_ends
     a_client_that_stops_ends_its_connections
 }
 
@@ -363,6 +364,33 @@ fn a_call_that_is_cancelled_leaves_no_trace<T: Harness>() {
         }
         let (client, _) = scene.own();
         assert_eq!(client.requests(), 0);
+    }
+}
+
+/// Nobody waits for the response of a handler any more.
+fn a_call_whose_request_is_gone_ends<T: Harness>() {
+    let mut scene = scene::<T>(Who::App, FetchSettings::new().connections(1, 100).waiting(1));
+    let (slow, url) = (scene.url("/slow"), scene.url("/"));
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
+    for acts in [vec![], vec![say("HTTP/1.1 200")], vec![say(head)], vec![say(head), say("x")]] {
+        scene.script("/slow", acts.clone());
+        let first = scene.begin(Fetch::get(&slow));
+        let before = read(&scene, "/slow");
+        scene.until("the request", |scene| read(scene, "/slow") > before);
+        let (at, _) = *scene.hostile.requests.last().expect("a request");
+        // One that waits for the connection, and leaves its place to another one.
+        let waits = scene.begin(Fetch::get(&url));
+        while scene.turn(Duration::from_millis(20)) > 0 {}
+        scene.leave(waits);
+        while scene.turn(Duration::from_millis(20)) > 0 {}
+        let next = scene.begin(Fetch::get(&url));
+        while scene.turn(Duration::from_millis(20)) > 0 {}
+        assert!(!scene.is_over(next), "{acts:?}");
+        scene.leave(first);
+        scene.until("its end", |scene| scene.hostile.conns[at].is_over);
+        assert_eq!(scene.outcome(next).text, "200 good", "{acts:?}");
+        assert!(!scene.is_over(first) && !scene.is_over(waits));
+        keep(&mut scene);
     }
 }
 

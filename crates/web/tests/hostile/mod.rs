@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use server::{Act, Hostile, LISTENER};
 use windlass::driver::Driver;
-use windlass::net::ConnectOptions;
+use windlass::net::{ConnectOptions, SocketOption};
 use windlass::{Address, Completion, Completions, Done, Op, Source, Watcher};
 use windlass_web::client::{Fetch, FetchError, FetchEvent, FetchId, FetchSettings, Fetched};
 use windlass_web::{App, Client, Limits, ServerLoop};
@@ -88,7 +88,9 @@ enum Side {
     App {
         server: Box<ServerLoop<Calls>>,
         address: Address,
-        /// What those have heard who have it make a call.
+        /// Those who have it make the calls, in their order.
+        askers: Vec<Source>,
+        /// What they have heard.
         heard: HashMap<Source, Vec<u8>>,
     },
     Own {
@@ -135,7 +137,7 @@ pub fn scene<T: Harness>(who: Who, settings: FetchSettings) -> Scene<T::Driver> 
                 (app.listen(listener).expect("a listener"), address)
             };
             let server = Box::new(app.start_on(&mut watcher).expect("the server starts"));
-            Side::App { server, address: address.into(), heard: HashMap::new() }
+            Side::App { server, address: address.into(), askers: Vec::new(), heard: HashMap::new() }
         }
         Who::Own | Who::Streams => {
             let (client, running) = (Box::new(Client::new(settings)), HashMap::new());
@@ -179,7 +181,7 @@ impl<D: Driver> Scene<D> {
         self.calls += 1;
         let watcher = &mut self.watcher;
         match &mut self.side {
-            Side::App { server, address, heard } => {
+            Side::App { server, address, askers, heard } => {
                 server.state().next.push_back((self.calls, fetch));
                 let options = ConnectOptions::default().token(ASKER);
                 let asker = watcher.connect([address.clone()], options).expect("a source").0;
@@ -188,6 +190,7 @@ impl<D: Driver> Scene<D> {
                 let read = Op::read(asker).multishot().token(ASKER);
                 watcher.submit(read).expect("a read");
                 heard.insert(asker, Vec::new());
+                askers.push(asker);
             }
             Side::Own { client, streams, running } => {
                 let id = match streams {
@@ -217,6 +220,15 @@ impl<D: Driver> Scene<D> {
         assert!(client.cancel(id) && !client.cancel(id));
         running.remove(&id);
         client.flush(&mut self.watcher);
+    }
+
+    /// Whoever has had the application make a call resets the connection.
+    pub fn leave(&mut self, call: usize) {
+        let Side::App { askers, .. } = &self.side else { return };
+        let asker = askers[call - 1];
+        let reset = SocketOption::Linger(Some(Duration::ZERO));
+        self.watcher.set_option(asker, reset).expect("an option");
+        self.watcher.abort(asker);
     }
 
     /// Whether a call is over.
