@@ -69,10 +69,19 @@ impl OpTable {
 /// others do.
 pub(crate) fn is_work(op: &Op) -> bool {
     use OpCode::{
-        Job, ReadAt, SendDescriptors, SendFile, SendTo, SyncAll, SyncData, Write, WriteAt,
+        Close, Job, ReadAt, SendDescriptors, SendFile, SendTo, SyncAll, SyncData, Write, WriteAt,
     };
     matches!(
         op.code(),
-        ReadAt | WriteAt | SyncAll | SyncData | Job | SendFile | Write | SendTo | SendDescriptors
+        Close
+            | ReadAt
+            | WriteAt
+            | SyncAll
+            | SyncData
+            | Job
+            | SendFile
+            | Write
+            | SendTo
+            | SendDescriptors
     )
 }

@@ -14,3 +14,4 @@ mod save;
 mod skip;
 mod statuses;
 mod trust;
+mod uploads;
