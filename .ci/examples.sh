@@ -251,7 +251,7 @@ gate_examples() {
     exec 3>&- 4>&-
     stop serve_chat "$pid"
 
-    limit 600 cargo build -p windlass-web --features ring --examples
+    limit 600 cargo build -p windlass-web --features ring,multipart --examples
     if ! command -v curl >/dev/null; then
         skip "the examples of windlass-web: curl is not installed"
     else
@@ -321,6 +321,22 @@ web_examples() {
     expect_answer "http://127.0.0.1:$port/notes/1" '{"text":"four"}'
     expect_answer "http://127.0.0.1:$port/report" '[1,4]'
     stop json_api "$pid"
+
+    mkdir "$scratch/uploads"
+    start upload --loops 2 "$scratch/uploads"
+    head -c 3000000 /dev/urandom >"$scratch/one"
+    [ "$(curl -sS --max-time 20 -T "$scratch/one" "http://127.0.0.1:$port/files/put")" = \
+        "put: 3000000 bytes" ] || die "upload does not take a file"
+    cmp "$scratch/one" "$scratch/uploads/put"
+    curl -sS --max-time 20 -F note=text -F "file=@$scratch/one" \
+        -F "file=@$scratch/one;filename=two.bin" "http://127.0.0.1:$port/form" \
+        >"$scratch/heard"
+    expect_answer "http://127.0.0.1:$port/form" "not allowed" -F "file=@$scratch/one;filename=../x"
+    printf 'note\none: 3000000 bytes\ntwo.bin: 3000000 bytes\n' | cmp - "$scratch/heard" ||
+        die "upload does not take a form"
+    cmp "$scratch/one" "$scratch/uploads/one"
+    stop upload "$pid"
+    [ -z "$(find "$scratch/uploads" -name '.upload-*')" ] || die "upload leaves parts behind"
 
     start hooks
     expect_answer "http://127.0.0.1:$port/notes/7" "note 7"

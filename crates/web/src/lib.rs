@@ -77,6 +77,7 @@
 //! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Status`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
 //! | a request's body in parts, or after a look at the head | [`body`] |
+//! | a body that is saved to a file, a form with files | [`Request::save`], [`upload`] |
 //! | the response of another server | [`Request::fetch`], [`Client`], [`client`] |
 //! | requests that go on to another server | [`Request::forward`], [`proxy`] |
 //! | a response of another thread | [`Response::later`] |
@@ -97,6 +98,7 @@
 //! | `deflate` | compressed responses: `App::compress` |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
+//! | `multipart` | forms with files: `Request::multipart` |
 //! | `deflate` | bodies that come compressed, from servers that are [asked](client) |
 //! | `webpki-roots` | requests of `https` trust the authorities of Mozilla's programme |
 //! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |

@@ -63,7 +63,7 @@ pub(crate) trait Program {
 
     /// A part of a form begins. The other response stands in the place of the rest.
     #[cfg(feature = "multipart")]
-    fn form_part(&mut self, _keep: &mut Self::Keep, _part: PartHead) -> Result<PartPlan, Response> {
+    fn form_part(&mut self, _: &mut Self::Keep, _: PartHead) -> Result<PartPlan, Response> {
         Ok(PartPlan::Skip)
     }
 
@@ -79,7 +79,8 @@ pub(crate) trait Program {
         AfterPart::More
     }
 
-    /// The body that was asked for is whole, or its file has failed. It is in `body` if it was to be collected.
+    /// The body that was asked for is whole, or its file has failed. It is in `body` if it was to
+    /// be collected.
     fn received(
         &mut self,
         _keep: Self::Keep,

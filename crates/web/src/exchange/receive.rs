@@ -147,6 +147,17 @@ impl<K> Receiving<K> {
         }
     }
 
+    /// The file that its bytes went to has ended.
+    fn end_file(&mut self, has_failed: bool, after: AfterPart) -> Took {
+        #[cfg(feature = "multipart")]
+        if let Taking::Form(_) = self.taking {
+            self.is_skipped = has_failed;
+            return Took::Bytes(0, after);
+        }
+        let _ = (has_failed, after);
+        Took::Whole
+    }
+
     /// Checks that the body is whole, behind its last byte.
     fn finish(&self) -> Result<(), Error> {
         match &self.taking {
@@ -164,6 +175,12 @@ enum Took {
     /// So many were taken, and a part follows that is to be saved.
     #[cfg(feature = "multipart")]
     Save(usize, PathBuf, Save),
+    /// The file of the whole body has ended.
+    Whole,
+    /// None can be taken now.
+    Waits,
+    /// None are decoded.
+    Nothing,
     /// They are no form.
     #[cfg_attr(not(feature = "multipart"), allow(dead_code))]
     Refused(Error),
@@ -307,6 +324,39 @@ impl<K: 'static> Machine<K> {
         next
     }
 
+    /// Takes bytes of a body, or what has become of its file.
+    fn take_bytes<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        wire: &mut Wire<'_, K>,
+        receiving: &mut Receiving<K>,
+        bytes: &Bytes,
+        at: usize,
+    ) -> Took {
+        let outcome = receiving.file.as_ref().and_then(|file| self.saves.take_outcome(file));
+        let took = match outcome {
+            Some(outcome) => {
+                receiving.file = None;
+                self.forget_dropped(wire.engine);
+                let has_failed = outcome.is_err();
+                let keep = &mut receiving.keep;
+                let after = program.within(wire.id, |program| program.saved(keep, outcome));
+                receiving.end_file(has_failed, after)
+            }
+            None if receiving.waits(&self.saves) => Took::Waits,
+            None if receiving.decoded > 0 => {
+                let saves = &mut self.saves;
+                let take = |program: &mut P| receiving.take(program, saves, bytes, at);
+                program.within(wire.id, take)
+            }
+            None => Took::Nothing,
+        };
+        if let Some(file) = &receiving.file {
+            self.go_on_saving(wire.engine, file.place());
+        }
+        took
+    }
+
     /// The body is no form, or one beyond a limit.
     #[cold]
     fn refuse_form<P: Program<Keep = K>>(
@@ -333,44 +383,16 @@ impl<K: 'static> Machine<K> {
             let Stage::Receive(receiving) = &mut exchange.stage else {
                 return Rest::Waits(exchange, at);
             };
-            let outcome = receiving.file.as_ref().and_then(|file| self.saves.take_outcome(file));
-            if outcome.is_none() && receiving.waits(&self.saves) {
+            let took = self.take_bytes(program, wire, receiving, bytes, at);
+            if let Took::Waits = took {
                 return Rest::Waits(exchange, at);
             }
-            let took = match outcome {
-                Some(outcome) => {
-                    receiving.file = None;
-                    self.forget_dropped(wire.engine);
-                    if let Taking::File(_) = receiving.taking {
-                        program.saved(&mut receiving.keep, outcome);
-                        at += receiving.decoded;
-                        let next = self.whole(program, wire, exchange);
-                        match self.go_on_behind(program, wire, next, bytes, at) {
-                            Rest::Waits(behind, end) => (exchange, at) = (behind, end),
-                            Rest::Nothing => return Rest::Nothing,
-                        }
-                        continue;
-                    }
-                    #[cfg(feature = "multipart")]
-                    {
-                        receiving.is_skipped = outcome.is_err();
-                    }
-                    let keep = &mut receiving.keep;
-                    let saved = |program: &mut P| program.saved(keep, outcome);
-                    Some(Took::Bytes(0, program.within(wire.id, saved)))
-                }
-                None if receiving.decoded > 0 => {
-                    let saves = &mut self.saves;
-                    let take = |program: &mut P| receiving.take(program, saves, bytes, at);
-                    Some(program.within(wire.id, take))
-                }
-                None => None,
-            };
-            if let Some(took) = took {
-                if let Some(file) = &receiving.file {
-                    self.go_on_saving(wire.engine, file.place());
-                }
+            if !matches!(took, Took::Nothing) {
                 let next = match took {
+                    Took::Whole => {
+                        at += receiving.decoded;
+                        self.whole(program, wire, exchange)
+                    }
                     #[cfg(feature = "multipart")]
                     Took::Save(len, path, save) => {
                         at += len;
@@ -394,6 +416,7 @@ impl<K: 'static> Machine<K> {
                             }
                         }
                     }
+                    Took::Waits | Took::Nothing => continue,
                     Took::Refused(error) => {
                         at += receiving.decoded;
                         self.refuse_form(program, wire, exchange, error)

@@ -12,8 +12,9 @@ use crate::words::status::Status;
 #[non_exhaustive]
 pub struct Save {
     /// The most bytes of the body. Beyond: 413, and no file. Default `None`: as many as
-    /// [`App::body_limit`](crate::App::body_limit) allows, or [`Limits::body`](crate::Limits::body),
-    /// which is 1 MiB. For a part of a form the limits of the form count, too.
+    /// [`App::body_limit`](crate::App::body_limit) allows, or
+    /// [`Limits::body`](crate::Limits::body), which is 1 MiB. For a part of a form the limits of
+    /// the form count, too.
     pub limit: Option<u64>,
     /// Whether the file and its name are on the disk before the request is answered. Default false:
     /// then a loss of power may leave the old file, the new one, or a part of it.

@@ -8,7 +8,7 @@ use windlass_web::windlass::sim::{Faults, Sim};
 use windlass_web::windlass::{Source, Watcher};
 use windlass_web::{App, Error, Limits, Response, Status};
 
-use crate::bench::{Bench, Harness, Simulated};
+use crate::bench::{Bench, Harness};
 
 crate::every_driver! {
     a_body_is_saved
@@ -18,12 +18,13 @@ crate::every_driver! {
     a_client_goes_on_when_the_file_is_open
     what_follows_a_save_may_panic
     a_shutdown_leaves_no_part
+    a_file_system_that_is_full_is_a_507
 }
 
 /// Where files are.
 pub enum Disk {
     System(PathBuf),
-    Simulated(Sim),
+    Simulated(Box<Sim>),
 }
 
 impl Disk {
@@ -32,7 +33,7 @@ impl Disk {
         if let Some(sim) = T::sim() {
             let bench = Bench::on(Watcher::simulated(&sim), None, app("files".into()));
             sim.write_file("files/old", "old");
-            return (Disk::Simulated(sim), bench);
+            return (Disk::Simulated(sim.into()), bench);
         }
         let name = format!("windlass-save-{}-{:x}", std::process::id(), fastrand::u64(..));
         let root = std::env::temp_dir().join(name);
@@ -224,9 +225,8 @@ fn errors_of_the_disk_have_a_status<T: Harness>() {
 fn a_client_goes_on_when_the_file_is_open<T: Harness>() {
     let (disk, mut b) = Disk::bench::<_, T>(app);
     let head = |path: &str, len: usize| {
-        format!(
-            "PUT {path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {len}\r\n\r\n"
-        )
+        let fields = format!("Expect: 100-continue\r\nContent-Length: {len}");
+        format!("PUT {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n\r\n")
     };
     let client = b.connect();
     let heard = b.ask(client, head("/a", 5), "\r\n\r\n");
@@ -269,13 +269,63 @@ fn a_shutdown_leaves_no_part<T: Harness>() {
     assert_eq!(b.server.report().unfinished_operations, 0);
 }
 
+/// A file system in memory, which has room for so much.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(at: &std::path::Path, size: &str) -> Option<Mounted> {
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", size, "windlass-save"])
+            .arg(at)
+            .stderr(std::process::Stdio::null())
+            .status();
+        mount.is_ok_and(|status| status.success()).then(|| Mounted(at.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn a_file_system_that_is_full_is_a_507<T: Harness>() {
+    if T::VIRTUAL {
+        return; // `a_full_disk_is_a_507`
+    }
+    let root = std::env::temp_dir().join(format!("windlass-full-{:x}", fastrand::u64(..)));
+    std::fs::create_dir(&root).expect("a directory");
+    let Some(mounted) = Mounted::new(&root, "size=1m") else {
+        eprintln!("SKIPPED: no file system can be mounted here: a full one was not tried");
+        let _ = std::fs::remove_dir(&root);
+        return;
+    };
+    std::fs::write(root.join("old"), "old").expect("a file");
+    let disk = Disk::System(root.clone());
+    let mut b = Bench::<()>::new::<T>(app(root));
+    for sync in ["", "?sync"] {
+        let client = b.connect();
+        b.say(client, request(&format!("/old{sync}"), &body(3_000_000, 1), None));
+        b.until("it is refused", |b| !b.heard(client).is_empty());
+        let heard = b.take(client);
+        assert!(heard.starts_with("HTTP/1.1 507 "), "{heard}");
+        assert_eq!((disk.temporaries(), disk.read("old").as_deref()), (0, Some(&b"old"[..])));
+        b.reset(client);
+    }
+    // There is room again for what fits.
+    let client = b.connect();
+    b.ask(client, request("/old", &body(500_000, 1), None), "500000 bytes.");
+    drop(b);
+    drop(mounted);
+}
+
 /// A disk that takes so long for each of its jobs.
 fn slow(span: Duration, app: App) -> (Disk, Bench) {
     let sim = Sim::new(1);
     sim.write_file("files/old", "old");
     sim.set_job_time(span);
     sim.set_file_time(span);
-    (Disk::Simulated(sim.clone()), Bench::on(Watcher::simulated(&sim), None, app))
+    (Disk::Simulated(sim.clone().into()), Bench::on(Watcher::simulated(&sim), None, app))
 }
 
 #[test]
@@ -337,7 +387,7 @@ fn a_disk_that_takes_too_long_is_a_504() {
         b.say(client, request("/old", &body(len, 1), None));
         let heard = b.end(client);
         assert!(heard.starts_with("HTTP/1.1 504 "), "{heard}");
-        let disk = Disk::Simulated(sim);
+        let disk = Disk::Simulated(sim.into());
         b.run_for(Duration::from_secs(100_000));
         assert_eq!(disk.temporaries(), 0);
         assert_eq!(disk.read("old").as_deref(), Some(&b"old"[..]));
@@ -350,7 +400,7 @@ fn a_full_disk_is_a_507() {
     sim.write_file("files/old", "old");
     let mut b = Bench::on(Watcher::simulated(&sim), None, app("files".into()));
     sim.set_faults(Faults { disk_full: 1.0, ..Faults::none() });
-    let disk = Disk::Simulated(sim);
+    let disk = Disk::Simulated(sim.into());
     for len in [10, 200_000, 500_000] {
         let client = b.connect();
         b.say(client, request("/old", &body(len, 1), None));
