@@ -10,11 +10,13 @@ mod floor;
 mod hyper_util;
 #[cfg(feature = "http")]
 mod ureq;
+mod windlass_web;
 
 use std::io;
 use std::time::Instant;
 
 use crate::arguments::{Arguments, invalid};
+use crate::servers::driver;
 
 /// The path that is requested.
 const PATH: &str = "/plaintext";
@@ -26,6 +28,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     arguments.end()?;
     match name.as_str() {
         "client-floor" => floor::run(port, connections),
+        "windlass-client" | "windlass-client-uring" => {
+            windlass_web::run(port, connections, driver(&name))
+        }
         #[cfg(feature = "http")]
         "hyper-util" => hyper_util::run(port, connections),
         #[cfg(feature = "http")]

@@ -70,6 +70,8 @@ pub fn clients(port: u16, connections: usize) -> io::Result<Vec<Peer>> {
     Ok(vec![
         inside("client-floor", true),
         inside("hyper-util", cfg!(feature = "http")),
+        inside("windlass-client", true),
+        inside("windlass-client-uring", true),
         inside("ureq", cfg!(feature = "http")),
         peer("Go net/http", go),
     ])

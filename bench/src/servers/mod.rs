@@ -60,6 +60,11 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             let most_read = if name == "file-floor" { 0 } else { 64 << 10 };
             return file_floor::serve(port, &root, most_read);
         }
+        "windlass-files" | "windlass-files-uring" => {
+            let root: PathBuf = arguments.require("directory")?;
+            arguments.end()?;
+            return windlass_web::files(port, root, driver(&name));
+        }
         "http-answers" => {
             let head: String = arguments.require("kind of head")?;
             let body = arguments.require("number of bytes")?;
@@ -104,7 +109,7 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
 }
 
 /// The driver of a server of windlass with this name.
-fn driver(name: &str) -> DriverKind {
+pub fn driver(name: &str) -> DriverKind {
     if name.ends_with("-uring") { DriverKind::Uring } else { DriverKind::Auto }
 }
 

@@ -2,9 +2,11 @@
 //! connections are kept for as long as a measurement takes.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use windlass::{DriverKind, Watcher};
+use windlass_web::files::FilesOptions;
 use windlass_web::proxy::Upstream;
 use windlass_web::{App, Limits};
 
@@ -14,6 +16,18 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
     App::new()
         .get("/", |_, _| "Hello, World!")
         .get("/plaintext", |_, _| "Hello, World!")
+        .limits(limits())
+        .watcher(Watcher::builder().driver(driver))
+        .listen(format!("127.0.0.1:{port}"))?
+        .run()
+        .map(drop)
+}
+
+/// Serves the files below a directory.
+pub fn files(port: u16, root: PathBuf, driver: DriverKind) -> io::Result<()> {
+    windlass::fd::raise_max_open_files()?;
+    App::new()
+        .files("/", root, FilesOptions::new())
         .limits(limits())
         .watcher(Watcher::builder().driver(driver))
         .listen(format!("127.0.0.1:{port}"))?
