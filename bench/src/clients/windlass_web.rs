@@ -3,8 +3,8 @@
 use std::io;
 
 use windlass::{Completions, DriverKind, Watcher};
-use windlass_web::Client;
 use windlass_web::client::{Fetch, FetchEvent, FetchSettings};
+use windlass_web::{Client, Status};
 
 use super::PATH;
 
@@ -19,16 +19,14 @@ pub fn run(port: u16, connections: usize, driver: DriverKind) -> io::Result<()> 
             client.fetch(Fetch::get(url.clone()));
             begun += 1;
         }
-        client.flush(&mut watcher);
         while ended < count {
+            client.flush(&mut watcher);
             watcher.wait(&mut done)?;
-            for completion in done.drain(..) {
-                client.complete(&mut watcher, completion);
-            }
-            while let Some(event) = client.next_event(&mut watcher) {
+            let mut batch = done.visit();
+            while let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
                 let FetchEvent::Fetched { result, .. } = event else { continue };
                 let response = result.map_err(io::Error::other)?;
-                if response.status() != 200 || response.body().len() != 13 {
+                if response.status() != Status::OK || response.body().len() != 13 {
                     return Err(io::Error::other("another response"));
                 }
                 ended += 1;
@@ -37,7 +35,6 @@ pub fn run(port: u16, connections: usize, driver: DriverKind) -> io::Result<()> 
                     begun += 1;
                 }
             }
-            client.flush(&mut watcher);
         }
         Ok(())
     })
