@@ -39,6 +39,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         len: arguments.option("--len", 13)?,
         blocks_of: arguments.option("--blocks", 0)?,
     };
+    let files = asked.files;
     let seconds: f64 = arguments.option("--seconds", 0.0)?;
     let requests: u64 = arguments.option("--requests", 0)?;
     arguments.end()?;
@@ -46,8 +47,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         return Err(invalid("a connection, a file, and a time or number are needed".into()));
     }
     let mut clients = Clients::connect(port, connections, asked)?;
-    // All connections have been served before it begins.
-    clients.measure(Duration::ZERO, connections as u64)?;
+    // All connections have been served before it begins, and all files.
+    clients.measure(Duration::ZERO, connections.max(2 * files) as u64)?;
     println!("served");
     while io::stdin().read_line(&mut String::new())? > 0 {
         clients.measure(Duration::from_secs_f64(seconds), requests)?;
@@ -77,6 +78,8 @@ struct Clients {
     pattern: Vec<u8>,
     space: Vec<u8>,
     random: u64,
+    /// Requests so far.
+    begun: usize,
 }
 
 impl Clients {
@@ -104,7 +107,7 @@ impl Clients {
         let space = vec![0; 256 << 10];
         let pattern = pattern::of(space.len());
         let random = 0x9E37_79B9_7F4A_7C15;
-        Ok(Clients { poll, clients, asked, pattern, space, random })
+        Ok(Clients { poll, clients, asked, pattern, space, random, begun: 0 })
     }
 
     /// Each connection sends requests one after the other, until the time is over (a tenth of it
@@ -167,7 +170,10 @@ impl Clients {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let client = &mut self.clients[index];
-        let number = self.random as usize % self.asked.files;
+        // Each file once, and then in any order.
+        let turn = if self.begun < self.asked.files { self.begun } else { self.random as usize };
+        let number = turn % self.asked.files;
+        self.begun += 1;
         client.request.clear();
         let path = self.asked.path.replace("{}", &number.to_string());
         write!(

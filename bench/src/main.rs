@@ -17,6 +17,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml --features http -- http-client [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- http-proxy [--runs 5] [--seconds 1]
 //! cargo run --release --manifest-path bench/Cargo.toml -- blocks [--runs 5] [--seconds 2]
+//! cargo run --release --manifest-path bench/Cargo.toml --features slow-disk -- upload
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
 //! ```
 //!
@@ -44,6 +45,8 @@ mod process;
 mod rounds;
 mod served;
 mod servers;
+#[cfg(feature = "slow-disk")]
+mod slow_disk;
 mod stats;
 mod suites;
 mod table;
@@ -82,6 +85,7 @@ const USAGE: &str = "usage:
                                                       instructions and system calls per request
   blocks [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       blocks of a large file beside libuv's pool
+  upload [--bytes N] [--rate N]                       memory of an upload to a slow disk
   all   [--runs N] [--seconds S]                      the first four, and README's plot
   list                                                the servers, and whether they can run here";
 
@@ -108,6 +112,12 @@ fn main() -> ExitCode {
         "http-proxy" => suites::http_proxy::run(&mut arguments),
         "http-proxy-counts" => suites::http_proxy::counts(&mut arguments),
         "blocks" => suites::blocks::run(&mut arguments),
+        #[cfg(feature = "slow-disk")]
+        "upload" => suites::upload::run(&mut arguments),
+        #[cfg(feature = "slow-disk")]
+        "slow-disk" => slow_disk::run(&mut arguments),
+        #[cfg(not(feature = "slow-disk"))]
+        "upload" => Err(io::Error::other("left out: it was built without the feature slow-disk")),
         "all" => suites::all(&mut arguments),
         "list" => peers::list(),
         // Modes of processes that the suites start: server, clients, reads, or a bound program.

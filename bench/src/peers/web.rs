@@ -49,6 +49,7 @@ http {
     sendfile on;
     tcp_nopush on;
     open_file_cache CACHE;
+    open_file_cache_valid 1s;
     server {
         listen 127.0.0.1:PORT backlog=4096;
         root ROOT;

@@ -65,6 +65,11 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             arguments.end()?;
             return windlass_web::files(port, root, driver(&name));
         }
+        "windlass-upload" | "windlass-upload-uring" => {
+            let directory: PathBuf = arguments.require("directory")?;
+            arguments.end()?;
+            return windlass_web::upload(port, directory, driver(&name));
+        }
         "http-answers" => {
             let head: String = arguments.require("kind of head")?;
             let body = arguments.require("number of bytes")?;

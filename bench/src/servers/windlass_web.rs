@@ -8,7 +8,8 @@ use std::time::Duration;
 use windlass::{DriverKind, Watcher};
 use windlass_web::files::FilesOptions;
 use windlass_web::proxy::Upstream;
-use windlass_web::{App, Limits};
+use windlass_web::upload::{Save, file_name};
+use windlass_web::{App, Error, Limits};
 
 /// Serves until it is killed.
 pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
@@ -29,6 +30,21 @@ pub fn files(port: u16, root: PathBuf, driver: DriverKind) -> io::Result<()> {
     App::new()
         .files("/", root, FilesOptions::new())
         .limits(limits())
+        .watcher(Watcher::builder().driver(driver))
+        .listen(format!("127.0.0.1:{port}"))?
+        .run()
+        .map(drop)
+}
+
+/// Saves the bodies of requests to files in a directory.
+pub fn upload(port: u16, directory: PathBuf, driver: DriverKind) -> io::Result<()> {
+    App::new()
+        .put("/{name}", move |_, q| {
+            let path = directory.join(file_name(q.param("name"))?);
+            let save = Save::new().limit(1 << 40).sync(true);
+            Ok::<_, Error>(q.save(path, save, |_, saved| Ok::<_, Error>(saved?.bytes.to_string())))
+        })
+        .at_head()
         .watcher(Watcher::builder().driver(driver))
         .listen(format!("127.0.0.1:{port}"))?
         .run()

@@ -16,6 +16,8 @@ pub mod modes;
 pub mod proxy;
 pub mod redis;
 pub mod tls;
+#[cfg(feature = "slow-disk")]
+pub mod upload;
 mod web;
 
 use std::io;
