@@ -6,7 +6,7 @@ use super::web;
 use crate::arguments::Arguments;
 use crate::process::Server;
 use crate::rounds::interleaved;
-use crate::table::{Table, ratio};
+use crate::table::Table;
 use crate::{peers, stats};
 
 /// A name, and the head of the responses.
@@ -28,7 +28,14 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let connections: usize = arguments.option("--connections", CONNECTIONS)?;
     arguments.end()?;
     let command = format!("bench -- http-client --runs {runs} --requests {requests}");
-    let columns = ["case", "client", "requests/s", "client µs per request", "CPU", "to the second"];
+    let columns = [
+        "case",
+        "client",
+        "requests/s",
+        "client µs per request",
+        "to client-floor",
+        "to hyper-util",
+    ];
     let title = format!("HTTP clients, one request at a time on {connections} connections");
     let mut table = Table::new(&title, &command, &columns);
     for (name, head) in CASES {
@@ -45,8 +52,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
                 rate.server.clone(),
                 format!("{:.0}", stats::median(&rate.values)),
                 format!("{:.3}", stats::median(&cpu[at].values)),
-                ratio(cpu[at].ratio(&cpu[0])),
-                cpu.get(1).map_or_else(String::new, |second| ratio(cpu[at].ratio(second))),
+                web::ratio_to(&cpu, at, "client-floor"),
+                web::ratio_to(&cpu, at, "hyper-util"),
             ]);
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use super::web;
 use crate::arguments::Arguments;
 use crate::rounds::interleaved;
-use crate::table::{Table, ratio};
+use crate::table::Table;
 use crate::{peers, served, stats};
 
 struct Case {
@@ -28,8 +28,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let connections: usize = arguments.option("--connections", 64)?;
     arguments.end()?;
     let command = format!("bench -- http-files --runs {runs} --seconds {seconds}");
-    let columns = ["case", "server", "files/s", "server µs per file", "files per CPU second"];
-    let title = format!("Files over HTTP, {connections} connections: ratios to the first");
+    let columns =
+        ["case", "server", "files/s", "server µs per file", "to nginx", "to nginx-cached"];
+    let title = format!("Files over HTTP, {connections} connections: files per CPU second");
     let mut table = Table::new(&title, &command, &columns);
     for case in CASES {
         let root = served::files(case.len, case.files)?;
@@ -46,7 +47,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
                 rate.server.clone(),
                 format!("{:.0}", stats::median(&rate.values)),
                 format!("{:.2}", stats::median(&cpu[at].values)),
-                ratio(efficiency[at].ratio(&efficiency[0])),
+                web::ratio_to(&efficiency, at, "nginx"),
+                web::ratio_to(&efficiency, at, "nginx-cached"),
             ]);
         }
     }

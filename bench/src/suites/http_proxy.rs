@@ -6,7 +6,7 @@ use super::web::{self, Load};
 use crate::arguments::Arguments;
 use crate::process::Server;
 use crate::rounds::interleaved;
-use crate::table::{Table, ratio};
+use crate::table::Table;
 use crate::{peers, stats};
 
 /// A name, and the length of a body.
@@ -47,18 +47,14 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
             let web::Measured { per_second, cpu_us, p99_us, .. } = measured;
             Ok([per_second, cpu_us, 1e6 / cpu_us, p99_us])
         })?;
-        let to = |at: usize, peer: &str| {
-            let base = efficiency.iter().find(|column| column.server == peer);
-            base.map_or_else(String::new, |base| ratio(efficiency[at].ratio(base)))
-        };
         for (at, rate) in rates.iter().enumerate() {
             table.row(&[
                 name.into(),
                 rate.server.clone(),
                 format!("{:.0}", stats::median(&rate.values)),
                 format!("{:.2}", stats::median(&cpu[at].values)),
-                to(at, "haproxy"),
-                to(at, "nginx"),
+                web::ratio_to(&efficiency, at, "haproxy"),
+                web::ratio_to(&efficiency, at, "nginx"),
                 format!("{:.0}", stats::median(&p99[at].values)),
             ]);
         }

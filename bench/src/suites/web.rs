@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::process::{Server, Strace, Talking};
-use crate::table::{Table, directory};
+use crate::rounds::Column;
+use crate::table::{Table, directory, ratio};
 
 /// How long the other side may take besides the time that is measured.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -95,6 +96,12 @@ pub fn measure_client(command: &[String], requests: u64) -> io::Result<[f64; 3]>
     let seconds: f64 = line.parse().map_err(|_| io::Error::other(line))?;
     let requests = requests as f64;
     Ok([requests / seconds, used * 1e6 / requests, requests / used])
+}
+
+/// A cell with the ratio of a program to another, which may be missing.
+pub fn ratio_to(columns: &[Column], at: usize, name: &str) -> String {
+    let base = columns.iter().find(|column| column.server == name);
+    base.map_or_else(String::new, |base| ratio(columns[at].ratio(base)))
 }
 
 /// A table for [`server_counts`] and [`client_counts`].
