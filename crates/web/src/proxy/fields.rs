@@ -227,6 +227,12 @@ fn without_prefix<'a>(target: &'a str, prefix: &str) -> &'a str {
     }
 }
 
+/// Whether a trailer of a request goes on. Servers may read trailers as fields, so none tells of a
+/// client.
+pub(crate) fn is_trailer_passed(name: &str) -> bool {
+    role(name) == Role::EndToEnd
+}
+
 /// Whether a field of trailers or of an interim response goes on: it is no one connection's.
 pub(crate) fn is_end_to_end(head: &ResponseHead, bytes: &[u8], name: &str) -> bool {
     role(name) != Role::Own && !head.is_hop_by_hop(bytes, name)

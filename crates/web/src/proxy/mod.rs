@@ -62,7 +62,9 @@ mod fields;
 mod plan;
 mod servers;
 
-pub(crate) use fields::{ClientSide, RequestBody, ResponseFields, encode_request, is_end_to_end};
+pub(crate) use fields::{
+    ClientSide, RequestBody, ResponseFields, encode_request, is_end_to_end, is_trailer_passed,
+};
 pub use plan::Forward;
 pub(crate) use servers::Passage;
 pub use servers::{Upstream, UpstreamCounters};

@@ -33,7 +33,8 @@ const RESPONSES: &[&str] = &[
     "HTTP/1.1 206 Partial Content\r\nDate: d\r\nContent-Range: bytes 0-1/9\r\n\
      Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n0\r\nX: y\r\nZ: 1\r\n\r\n",
     "HTTP/1.1 301 Moved\r\nDate: d\r\nLocation: /else?where\r\nContent-Length: 0\r\n\r\n",
-    "HTTP/1.1 401 No\r\nDate: d\r\nWWW-Authenticate: Basic realm=\"r\"\r\nContent-Length: 2\r\n\r\nno",
+    "HTTP/1.1 401 No\r\nDate: d\r\nWWW-Authenticate: Basic realm=\"r\"\r\n\
+     Content-Length: 2\r\n\r\nno",
     "HTTP/1.1 599 Own\r\nDate: d\r\nContent-Length: 1\r\nX: \u{e9}\r\n\r\nx",
 ];
 

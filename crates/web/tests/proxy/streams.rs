@@ -112,7 +112,7 @@ fn trailers_go_both_ways<T: Harness>() {
     let mut scene = Scene::new::<T>();
     let client = scene.ask(
         "POST /a HTTP/1.1\r\nHost: h\r\nTE: trailers, deflate\r\nTransfer-Encoding: chunked\r\n\r\n\
-         1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n",
+         1\r\na\r\n0\r\nX-Forwarded-For: 6.6.6.6\r\nX-Sum: 1\r\n\r\n",
     );
     let inner = scene.inner_hears(0, "\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n");
     assert!(scene.text(inner).contains("TE: trailers\r\n"), "{}", scene.text(inner));
@@ -130,7 +130,7 @@ fn trailers_go_both_ways<T: Harness>() {
     scene.say(
         client,
         "POST /whole HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
-         1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n",
+         1\r\na\r\n0\r\nX-Forwarded-For: 6.6.6.6\r\nX-Sum: 1\r\n\r\n",
     );
     scene.inner_hears(0, "\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n");
 }

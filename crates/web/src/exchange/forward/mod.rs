@@ -31,7 +31,7 @@ use super::{Exchange, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
 use crate::client::hub::{CallId, Requester, Step};
 use crate::message::arrived::Trailers;
-use crate::proxy::{ClientSide, Forward, Passage, RequestBody, encode_request};
+use crate::proxy::{ClientSide, Forward, Passage, RequestBody, encode_request, is_trailer_passed};
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -105,7 +105,7 @@ impl<K: 'static> Machine<K> {
         &mut self,
         program: &mut P,
         wire: &mut Wire<'_, K>,
-        exchange: Option<Box<Exchange<K>>>,
+        mut exchange: Option<Box<Exchange<K>>>,
         context: Context<'_>,
         (plan, collected, most): (Forward, Collected, Option<u64>),
     ) -> Next<K> {
@@ -123,6 +123,9 @@ impl<K: 'static> Machine<K> {
         };
         if let Some(error) = refused {
             return self.respond(program, wire, exchange, context, error.into());
+        }
+        if let Some(exchange) = &mut exchange {
+            exchange.trailers.retain(|(name, _)| is_trailer_passed(name));
         }
         let trailers = exchange.as_ref().map_or(&[][..], |exchange| &exchange.trailers);
         let (is_coming, body) = (collected.is_none() && framing != Framing::Empty, collected);

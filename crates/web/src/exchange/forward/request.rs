@@ -6,6 +6,7 @@ use super::super::program::Program;
 use super::super::read::Rest;
 use super::super::receive::Bytes;
 use super::super::{Exchange, Machine, Stage, Wire};
+use crate::proxy::is_trailer_passed;
 
 impl<K: 'static> Machine<K> {
     /// The body of a request begins to come, up to so many bytes.
@@ -64,7 +65,8 @@ impl<K: 'static> Machine<K> {
                 Event::Trailers => exchange.keep_trailers(&self.head, &bytes[start..]),
                 Event::End => {
                     forwarding.is_coming = false;
-                    let trailers = std::mem::take(&mut exchange.trailers);
+                    let mut trailers = std::mem::take(&mut exchange.trailers);
+                    trailers.retain(|(name, _)| is_trailer_passed(name));
                     self.hub.end_request(wire.engine, forwarding.call, &trailers);
                     match forwarding.response {
                         Some(_) => _ = wire.engine.limit(wire.id, None, 0),
