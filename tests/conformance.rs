@@ -978,6 +978,7 @@ macro_rules! files {
             }
             send_file {
                 ranges_of_a_file_are_sent
+                a_part_of_a_file_takes_few_calls
                 the_bytes_of_a_file_count_for_the_idle_timeout
                 a_socket_that_goes_meanwhile_is_stale
                 a_slow_reader_gets_everything

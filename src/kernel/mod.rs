@@ -29,7 +29,7 @@
 //! | `getsockopt`, setsockopt, getsockname, getpeername | memory of the socket |
 //! | statx of an attached file | `AT_STATX_DONT_SYNC`: what the kernel knows already. `Op::open` asks on its thread |
 //! | `preadv2` of a file | `RWF_NOWAIT`: bytes of the page cache, or `EAGAIN`. A file system that cannot do this answers `EOPNOTSUPP`, without a try; threads do all reads and writes of its files |
-//! | `sendfile` | is called for bytes that the page cache had a moment ago, of file systems with `RWF_NOWAIT`. If they were dropped since, or were between two pages that were looked at, it waits for the disk |
+//! | `sendfile` | is called for bytes that the page cache had in the last 100 ms, of file systems with `RWF_NOWAIT`. If they were dropped since, or were between two pages that were looked at, it waits for the disk |
 //! | io_uring_enter, for files | the kernel tries reads and direct writes with `IOCB_NOWAIT`, and its own threads do the rest, and syncs. Files of file systems that do not know this flag are not given to it |
 //! | io_submit, io_getevents | reads have `RWF_NOWAIT`; a thread of the kernel does syncs; there are no writes. io_getevents has a timeout of 0 |
 //! | io_uring_setup, io_uring_register, io_setup, mmap, clone | allocate memory, at the first use of a mechanism |

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use windlass::driver::Driver;
+use windlass::driver::{Driver, ExplainRow};
 use windlass::{Done, ErrorKind, Handle, Op, Refusal, Source};
 
 use crate::common::files::*;
@@ -401,4 +401,39 @@ pub fn the_bytes_of_a_file_count_for_the_idle_timeout<H: Harness>() {
         b.expect_alive(here, there);
     }
     b.expect_all_ended();
+}
+
+/// How many calls a part of a file takes that the page cache has: one looks, one sends. A look holds
+/// for the next sends of the same part.
+pub fn a_part_of_a_file_takes_few_calls<H: Harness>() {
+    let (_directory, mut b, file) = source::<H>(100_000);
+    let [pair, _] = pairs();
+    let (here, there) = attach(&mut b, pair);
+    let calls = |b: &Bench<H::Driver>| {
+        let counters = b.watcher.counters();
+        ["preadv2", "sendfile", "send"].map(|name| counters.calls(name))
+    };
+    let send = |b: &mut Bench<H::Driver>, len: usize| {
+        let before = calls(b);
+        let send = b.submit(Op::send_file(here, file, 0, len));
+        assert_eq!(expect_sent(b.end(send)) as usize, len);
+        b.read_exact(there, len);
+        let after = calls(b);
+        [after[0] - before[0], after[1] - before[1], after[2] - before[2]]
+    };
+    let first = send(&mut b, 4096);
+    if first[0] == 0 || b.watcher.explain().rows.iter().any(is_fetch) {
+        return; // the file system cannot tell what is in the page cache
+    }
+    assert_eq!(first, [1, 0, 1]);
+    assert_eq!(send(&mut b, 60_000), [2, 1, 0], "its first byte and its last");
+    // Unless the machine has stopped the test for 100 ms in between, each time.
+    let others: Vec<_> = (0..20).map(|_| send(&mut b, 60_000)).collect();
+    assert!(others.contains(&[0, 1, 0]), "{others:?}");
+    b.expect_alive(here, there);
+}
+
+/// Whether a thread has read what was to be sent.
+fn is_fetch(row: &ExplainRow) -> bool {
+    row.operation == "send_file" && row.mechanism.starts_with("a thread") && row.count > 0
 }

@@ -195,8 +195,8 @@ fn a_slow_reader_holds_up_no_other_one<T: Harness>() {
     s.check_end();
 }
 
-/// What waited behind a part without bytes was too much, and nothing before it was left to wait for:
-/// the engine looked for the end of the output again and again, until its stack was used up.
+/// Too much waited behind a part without bytes, and nothing before it was left to wait for. So the
+/// engine looked for the end of the output again and again, until its stack was used up.
 fn output_behind_parts_without_bytes_goes_on<T: Harness>() {
     let limits = Limits::new().marks(100, 1000).files(4).write_stall(None);
     let mut s = stage::<T>(1000, limits);

@@ -1,14 +1,19 @@
 //! Operations that send a range of a file over a stream socket.
 //!
 //! ```text
-//!   run_send_file ──what is next is in the page cache──▶ sendfile(2)
+//!   run_send_file ──little is left, and the page cache has it──▶ preadv2(2), send(2)
+//!         │        ──what is next is in the page cache─────────▶ sendfile(2)
 //!         │ it is not, or the system cannot tell
 //!         ▼
 //!       fetch: a thread reads it into memory ──completion──▶ send(2)
 //! ```
 //!
 //! sendfile(2) waits for the disk, or for whatever serves the file system. So it gets only what the
-//! page cache has, as far as a look at some of its pages tells.
+//! page cache has, as far as a look at some of its pages tells. A look holds for a moment: a file
+//! that many connections send is not looked at for each of them. For a few KiB the looks and
+//! sendfile(2) cost more than a copy does.
+
+use std::ops::Range;
 
 use crate::completion::{Completion, Done};
 use crate::file::Arguments;
@@ -34,6 +39,15 @@ use crate::workers::{JobClass, Lane};
 /// cache loads and drops its pages in larger pieces.
 const PROBE_DISTANCE: u64 = 64 << 10;
 
+/// How long the driver takes it that the page cache still has what it had.
+const PROBE_HOLDS_NS: u64 = 100_000_000;
+
+/// Of so many files the driver remembers what the page cache had.
+const MOST_PROBED: usize = 256;
+
+/// A part of at most so many bytes is copied.
+const MOST_BY_COPY: usize = 16 << 10;
+
 /// Marks the keys of fetches among those of jobs. The rest of such a key is the slot of the socket
 /// and the number of the fetch.
 pub(in crate::proactor) const FETCH: u32 = INLINE_TICKET;
@@ -58,6 +72,12 @@ enum FetchState {
         bytes: Buf,
         error: Option<i32>,
     },
+}
+
+/// What the page cache had of a file at a time.
+pub(in crate::proactor) struct Probed {
+    range: Range<u64>,
+    at_ns: u64,
 }
 
 impl<K: Kernel> Proactor<K> {
@@ -138,6 +158,11 @@ impl<K: Kernel> Proactor<K> {
                     self.kernel.calls_mut().send(socket, kind, rest)
                 }
             }
+        } else if len <= MOST_BY_COPY {
+            match self.copy_now(index, file, offset, len) {
+                Some(moved) => moved,
+                None => return self.fetch(index, slot, file, offset),
+            }
         } else if self.is_sendable_now(file, offset, len) {
             self.kernel.calls_mut().send_file(socket, fd, offset, len)
         } else {
@@ -178,6 +203,42 @@ impl<K: Kernel> Proactor<K> {
         self.unqueue(index, moved as u32 + unsent);
     }
 
+    /// Sends the next bytes of a range through memory, if the page cache has some of them. Returns
+    /// what the call returned that has sent or has failed, and 0 at the end of the file.
+    fn copy_now(&mut self, index: u32, file: Source, offset: u64, len: usize) -> Option<isize> {
+        let state = &self.sources[file.index()];
+        let (fd, mut facts) = (state.fd, state.facts());
+        if !facts.may_read_now() {
+            return None;
+        }
+        let mut memory = std::mem::take(&mut self.files.copied);
+        memory.resize(memory.len().max(len), 0);
+        let target = Target::from_slice(&mut memory[..len]);
+        let moved = match self.kernel.calls_mut().read_now(fd, target, offset) {
+            0 => Some(0),
+            got @ 1.. => {
+                let socket = &self.sources[index];
+                let (fd, kind) = (socket.fd, socket.kind());
+                Some(self.kernel.calls_mut().send(fd, kind, &memory[..got as usize]))
+            }
+            failed => match -failed as i32 {
+                libc::EAGAIN | libc::EINTR => None,
+                errno @ (libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    facts.cannot_read_now(errno);
+                    self.sources[file.index()].set_facts(facts);
+                    None
+                }
+                // An error that sendfile(2) will report.
+                _ => {
+                    let socket = self.sources[index].fd;
+                    Some(self.kernel.calls_mut().send_file(socket, fd, offset, len))
+                }
+            },
+        };
+        self.files.copied = memory;
+        moved
+    }
+
     /// Whether the next `len` bytes of a range can be sent without a wait for the file system, as
     /// far as the system says.
     fn is_sendable_now(&mut self, file: Source, offset: u64, len: usize) -> bool {
@@ -187,6 +248,14 @@ impl<K: Kernel> Proactor<K> {
             return false;
         }
         let (fd, end) = (state.fd, offset.saturating_add(len as u64));
+        let now_ns = self.kernel.now_ns();
+        if let Some(Probed { range, at_ns }) = self.files.probed.get(&file)
+            && range.contains(&offset)
+            && end <= range.end
+            && now_ns.saturating_sub(*at_ns) < PROBE_HOLDS_NS
+        {
+            return true;
+        }
         let mut at = offset;
         while at < end {
             let got = self.kernel.calls_mut().read_now(fd, Target::from_slice(&mut [0]), at);
@@ -203,6 +272,12 @@ impl<K: Kernel> Proactor<K> {
             }
             // Look for the last byte, too.
             at = if at + 1 == end { end } else { (at + PROBE_DISTANCE).min(end - 1) };
+        }
+        if at == end {
+            if self.files.probed.len() >= MOST_PROBED {
+                self.files.probed.clear();
+            }
+            self.files.probed.insert(file, Probed { range: offset..end, at_ns: now_ns });
         }
         true
     }
@@ -299,7 +374,7 @@ impl<K: Kernel> Proactor<K> {
 /// How the driver serves these operations, and how often; `fetches` is the number of pieces that
 /// threads have read.
 pub(super) fn explain(stats: &Stats, fetches: u64, explain: &mut Explain) {
-    let place = "in its place among the writes";
+    let place = "in its place among the writes; at most 16 KiB through memory";
     explain.row("send_file", "sendfile", place, stats.count(OpCode::SendFile));
     let fetched = "pieces that the page cache did not have, as far as the system says";
     explain.row("send_file", "a thread reads, then send", fetched, fetches);

@@ -6,9 +6,10 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::file::ListVectors;
 use crate::file::thread_job::ThreadJob;
-use crate::proactor::ops::send_file::Fetch;
+use crate::proactor::ops::send_file::{Fetch, Probed};
 use crate::proactor::parts::operations::Operations;
 use crate::proactor::parts::sources::Sources;
+use crate::words::source::Source;
 use crate::words::table::NIL;
 use crate::workers::{JobHandle, Workers};
 
@@ -50,6 +51,10 @@ pub(in crate::proactor) struct Files {
     pub(in crate::proactor) fetched_files: HashMap<u32, u32>,
     /// The number of the last fetch.
     pub(in crate::proactor) last_fetch: u32,
+    /// What the page cache had of files that were sent.
+    pub(in crate::proactor) probed: HashMap<Source, Probed>,
+    /// Memory for short parts of files that are sent.
+    pub(in crate::proactor) copied: Vec<u8>,
     /// The slots of sockets whose fetches found no room among the jobs.
     pub(in crate::proactor) stalled: Vec<u32>,
     pub(in crate::proactor) counts: FileCounts,
