@@ -222,6 +222,8 @@ fn verify(weather: Weather, is_own: bool, tally: &mut Tally, limits: (usize, usi
         let took = *at - plan.begun.expect("it has begun");
         assert!(took <= plan.limit + SLACK, "{took:?}: {plan:?}");
         match result {
+            // Its server shuts down.
+            Ok((503, _)) if weather == Weather::Harsh => count(tally, "responses 503"),
             Ok(response) => {
                 count(tally, format!("responses {:?}", plan.kind));
                 assert!(!matches!(plan.kind, Kind::Late | Kind::TooLong), "{plan:?}");
