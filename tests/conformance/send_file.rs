@@ -403,8 +403,8 @@ pub fn the_bytes_of_a_file_count_for_the_idle_timeout<H: Harness>() {
     b.expect_all_ended();
 }
 
-/// How many calls a part of a file takes that the page cache has: one looks, one sends. A look holds
-/// for the next sends of the same part.
+/// How many calls a part of a file takes that the page cache has: one or two look, and one sends. A
+/// look holds for the next sends of the same part.
 pub fn a_part_of_a_file_takes_few_calls<H: Harness>() {
     let (_directory, mut b, file) = source::<H>(100_000);
     let [pair, _] = pairs();
