@@ -4,7 +4,7 @@ use super::ContentCoding;
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedCoding {
     /// The coding that it takes, and likes best of those that there are; `None`: none of them, or
     /// it likes a body without a coding better.
     pub(crate) coding: Option<ContentCoding>,
@@ -22,14 +22,14 @@ struct Weights {
     others: Option<u16>,
 }
 
-impl Accepted {
+impl AcceptedCoding {
     /// What the values of a request's fields say. Without a field, or with a malformed one, the
     /// client gets a body without a coding, which all understand.
-    pub(crate) fn of<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
+    pub(crate) fn of<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> AcceptedCoding {
         let mut weights = Weights::default();
         for value in values {
             if weights.add(value).is_none() {
-                return Accepted::default();
+                return AcceptedCoding::default();
             }
         }
         weights.best()
@@ -58,7 +58,7 @@ impl Weights {
         Some(())
     }
 
-    fn best(&self) -> Accepted {
+    fn best(&self) -> AcceptedCoding {
         let of = |weight: Option<u16>| weight.or(self.others).unwrap_or(0);
         let (gzip, deflate) = (of(self.gzip), of(self.deflate));
         // What is not named is taken without a coding, but liked least.
@@ -67,7 +67,7 @@ impl Weights {
             true => (ContentCoding::Gzip, gzip),
             false => (ContentCoding::Deflate, deflate),
         };
-        Accepted {
+        AcceptedCoding {
             coding: (weight > 0 && weight >= plain).then_some(coding),
             refuses_plain: self.identity.or(self.others) == Some(0),
         }
@@ -147,11 +147,11 @@ mod tests {
             ("gzip;q=0, gzip", None, false),
             ("compress, gzip-like", None, false),
         ] {
-            let accepted = Accepted { coding, refuses_plain };
-            assert_eq!(Accepted::of([value.as_bytes()]), accepted, "{value:?}");
+            let accepted = AcceptedCoding { coding, refuses_plain };
+            assert_eq!(AcceptedCoding::of([value.as_bytes()]), accepted, "{value:?}");
         }
-        assert_eq!(Accepted::of([]), Accepted::default());
-        let two = Accepted::of([&b"gzip;q=0.1"[..], b"deflate"]);
+        assert_eq!(AcceptedCoding::of([]), AcceptedCoding::default());
+        let two = AcceptedCoding::of([&b"gzip;q=0.1"[..], b"deflate"]);
         assert_eq!(two.coding, Some(Deflate));
     }
 
@@ -182,8 +182,12 @@ mod tests {
             "gzip/1",
         ] {
             let with_others = format!("deflate, {value}, identity;q=0");
-            assert_eq!(Accepted::of([with_others.as_bytes()]), Accepted::default(), "{value:?}");
+            assert_eq!(
+                AcceptedCoding::of([with_others.as_bytes()]),
+                AcceptedCoding::default(),
+                "{value:?}"
+            );
         }
-        assert_eq!(Accepted::of([&b"gzip"[..], b"\xff"]), Accepted::default());
+        assert_eq!(AcceptedCoding::of([&b"gzip"[..], b"\xff"]), AcceptedCoding::default());
     }
 }

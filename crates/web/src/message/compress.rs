@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use windlass_http1::RequestHead;
 
 use crate::coding::ContentCoding;
-use crate::coding::accept::Accepted;
+use crate::coding::accept::AcceptedCoding;
 use crate::coding::deflate::Compressors;
 use crate::message::head::Head;
 
@@ -225,8 +225,8 @@ impl Compress {
         }
         vary(head);
         let (fields, bytes) = request?;
-        let accepted = Accepted::of(fields.get_all(bytes, "Accept-Encoding"));
-        let Accepted { coding: Some(coding), refuses_plain } = accepted else { return None };
+        let accepted = AcceptedCoding::of(fields.get_all(bytes, "Accept-Encoding"));
+        let AcceptedCoding { coding: Some(coding), refuses_plain } = accepted else { return None };
         Some(Choice { coding, refuses_plain })
     }
 
