@@ -39,7 +39,7 @@ pub(crate) struct Compressor {
 
 /// What follows the bytes of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum Flush {
     /// More. Some of the bytes may stay in the compressor.
     More,
     /// More, later: the client can decode all that there is.
@@ -73,7 +73,7 @@ impl Compressor {
     }
 
     /// Compresses the next bytes of the body, and appends what there is.
-    pub(crate) fn write(&mut self, bytes: &[u8], behind: Behind, out: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, bytes: &[u8], behind: Flush, out: &mut Vec<u8>) {
         if !self.has_begun {
             self.has_begun = true;
             out.extend_from_slice(match self.coding {
@@ -87,9 +87,9 @@ impl Compressor {
         };
         self.len = self.len.wrapping_add(bytes.len() as u32);
         let flush = match behind {
-            Behind::More => DeflateFlush::NoFlush,
-            Behind::Pause => DeflateFlush::SyncFlush,
-            Behind::End => DeflateFlush::Finish,
+            Flush::More => DeflateFlush::NoFlush,
+            Flush::Pause => DeflateFlush::SyncFlush,
+            Flush::End => DeflateFlush::Finish,
         };
         let mut rest = bytes;
         loop {
@@ -105,7 +105,7 @@ impl Compressor {
                 break;
             }
         }
-        if behind == Behind::End {
+        if behind == Flush::End {
             match self.coding {
                 ContentCoding::Gzip => {
                     out.extend_from_slice(&self.sum.to_le_bytes());
@@ -159,7 +159,7 @@ impl Compressors {
     pub(crate) fn whole(&self, coding: ContentCoding, body: &[u8], out: &mut Vec<u8>) {
         let mut compressor = self.take();
         compressor.begin(coding);
-        compressor.write(body, Behind::End, out);
+        compressor.write(body, Flush::End, out);
         self.lock().spare.push(compressor);
     }
 
@@ -176,7 +176,7 @@ impl Compressors {
 
 impl Lease {
     /// Compresses the next bytes of the body, and appends what there is.
-    pub(crate) fn write(&mut self, bytes: &[u8], behind: Behind, out: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, bytes: &[u8], behind: Flush, out: &mut Vec<u8>) {
         let compressor = self.compressor.get_or_insert_with(|| {
             let mut compressor = self.home.take();
             compressor.begin(self.coding);
@@ -250,14 +250,14 @@ mod tests {
             let (mut seen, mut at) = (Vec::new(), 0);
             for part in body.chunks(7001) {
                 let (front, back) = part.split_at(part.len() / 3);
-                lease.write(front, Behind::More, &mut out);
-                lease.write(back, Behind::Pause, &mut out);
+                lease.write(front, Flush::More, &mut out);
+                lease.write(back, Flush::Pause, &mut out);
                 while inflater.decode(&out[at..], &mut seen).expect("it is right").has_more {}
                 at = out.len();
                 assert!(body.starts_with(&seen) && seen.len() % 7001 == 0 || seen == body);
             }
             let before = out.len();
-            lease.write(b"", Behind::End, &mut out);
+            lease.write(b"", Flush::End, &mut out);
             assert!(out.len() - before < 20);
             assert_eq!(decode(coding, &out), body);
         }
@@ -271,13 +271,13 @@ mod tests {
         assert!(compressors.lease(CODINGS[0]).is_none());
         assert_eq!(compressors.lock().spare.len(), 0, "none was needed");
         let mut cut = Vec::new();
-        first.write(b"what is not ended", Behind::More, &mut cut);
+        first.write(b"what is not ended", Flush::More, &mut cut);
         drop((first, second));
         assert_eq!(compressors.lock().spare.len(), 1);
         assert_eq!(compressors.lock().leases, 0);
         let (mut third, mut out) = (compressors.lease(CODINGS[1]).expect("two"), Vec::new());
         assert_eq!(compressors.lock().spare.len(), 1);
-        third.write(b"whole", Behind::End, &mut out);
+        third.write(b"whole", Flush::End, &mut out);
         assert_eq!(decode(CODINGS[1], &out), b"whole");
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use windlass_serve::memory::Charge;
 
 use super::Machine;
-use crate::coding::deflate::{Behind, Compressors, Lease};
+use crate::coding::deflate::{Compressors, Flush, Lease};
 use crate::message::compress::{Compress, mark};
 use crate::message::head::Head;
 use crate::message::response::Body;
@@ -172,15 +172,15 @@ impl Packing {
         let packed = rest.len().min(TURN);
         let (now, is_last) = (&rest[..packed], packed == rest.len());
         let (behind, flow) = match (is_last, self.after) {
-            (true, Flow::End) => (Behind::End, Flow::End),
+            (true, Flow::End) => (Flush::End, Flow::End),
             // It is woken for what it has made since: it is asked first.
-            (true, Flow::Wait) if asks => (Behind::Pause, Flow::Wait),
-            (_, Flow::Fail) => (Behind::More, Flow::Fail),
-            _ => (Behind::More, Flow::More),
+            (true, Flow::Wait) if asks => (Flush::Pause, Flow::Wait),
+            (_, Flow::Fail) => (Flush::More, Flow::Fail),
+            _ => (Flush::More, Flow::More),
         };
-        if packed > 0 || behind == Behind::End || behind == Behind::Pause && self.is_dirty {
+        if packed > 0 || behind == Flush::End || behind == Flush::Pause && self.is_dirty {
             self.lease.write(now, behind, out);
-            self.is_dirty = behind == Behind::More;
+            self.is_dirty = behind == Flush::More;
         }
         self.at += packed;
         self.charge(at);
@@ -207,7 +207,7 @@ impl Packing {
             self.input.extend_from_slice(text);
             return;
         }
-        self.lease.write(text, Behind::Pause, out);
+        self.lease.write(text, Flush::Pause, out);
         self.is_dirty = false;
     }
 }
