@@ -119,9 +119,9 @@ impl Compressor {
 
 /// The compressors of a loop.
 #[derive(Clone)]
-pub(crate) struct Compressors(Arc<Mutex<Pool>>);
+pub(crate) struct Compressors(Arc<Mutex<Spares>>);
 
-struct Pool {
+struct Spares {
     level: u8,
     /// Compressors that nobody uses.
     #[allow(clippy::vec_box)] // the box goes to and fro
@@ -133,7 +133,7 @@ struct Pool {
 
 /// The right to a compressor, which is taken when it is first needed. It goes back behind the body,
 /// also where its connection ends.
-pub(crate) struct Lease {
+pub(crate) struct BorrowedCompressor {
     compressor: Option<Box<Compressor>>,
     coding: ContentCoding,
     home: Compressors,
@@ -142,11 +142,11 @@ pub(crate) struct Lease {
 impl Compressors {
     /// No compressor yet, and at most so many that are leased at the same time.
     pub(crate) fn new(level: u8, most: usize) -> Compressors {
-        let pool = Pool { level, spare: Vec::new(), leases: 0, most };
+        let pool = Spares { level, spare: Vec::new(), leases: 0, most };
         Compressors(Arc::new(Mutex::new(pool)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pool> {
+    fn lock(&self) -> MutexGuard<'_, Spares> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -164,17 +164,17 @@ impl Compressors {
     }
 
     /// Leases a compressor for one body; `None` if all are leased.
-    pub(crate) fn lease(&self, coding: ContentCoding) -> Option<Lease> {
+    pub(crate) fn lease(&self, coding: ContentCoding) -> Option<BorrowedCompressor> {
         let mut pool = self.lock();
         if pool.leases == pool.most {
             return None;
         }
         pool.leases += 1;
-        Some(Lease { compressor: None, coding, home: self.clone() })
+        Some(BorrowedCompressor { compressor: None, coding, home: self.clone() })
     }
 }
 
-impl Lease {
+impl BorrowedCompressor {
     /// Compresses the next bytes of the body, and appends what there is.
     pub(crate) fn write(&mut self, bytes: &[u8], behind: Flush, out: &mut Vec<u8>) {
         let compressor = self.compressor.get_or_insert_with(|| {
@@ -186,7 +186,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for BorrowedCompressor {
     fn drop(&mut self) {
         let mut pool = self.home.lock();
         pool.leases -= 1;

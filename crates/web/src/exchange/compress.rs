@@ -11,7 +11,7 @@ use std::thread;
 use windlass_serve::memory::Charge;
 
 use super::Machine;
-use crate::coding::deflate::{Compressors, Flush, Lease};
+use crate::coding::deflate::{BorrowedCompressor, Compressors, Flush};
 use crate::message::compress::{Compress, mark};
 use crate::message::head::Head;
 use crate::message::response::Body;
@@ -48,7 +48,7 @@ pub(super) enum Whole {
 
 /// A body that is compressed while it is sent.
 pub(super) struct Packing {
-    lease: Lease,
+    lease: BorrowedCompressor,
     /// What the source has made, and where it is not compressed yet.
     input: Vec<u8>,
     at: usize,
@@ -127,7 +127,7 @@ impl<K: 'static> Machine<K> {
 }
 
 impl Packing {
-    fn new(lease: Lease) -> Packing {
+    fn new(lease: BorrowedCompressor) -> Packing {
         Packing {
             lease,
             input: Vec::new(),

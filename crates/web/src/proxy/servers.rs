@@ -26,14 +26,14 @@ pub struct Upstream(Rc<Group>);
 #[derive(Clone)]
 struct Group {
     servers: Vec<UpstreamServer>,
-    settings: Settings,
+    settings: UpstreamSettings,
     /// Where the next look begins.
     next: Cell<usize>,
 }
 
 /// How requests are passed on.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct UpstreamSettings {
     connections: u32,
     pub(crate) connect_timeout: Duration,
     pub(crate) head_timeout: Option<Duration>,
@@ -97,7 +97,7 @@ impl Upstream {
         if servers.is_empty() {
             return Err(FetchError::Url { url: String::new(), why: "there is no server" });
         }
-        let settings = Settings {
+        let settings = UpstreamSettings {
             connections: 64,
             connect_timeout: Duration::from_secs(5),
             head_timeout: None,
@@ -122,7 +122,7 @@ impl Upstream {
         Ok(self)
     }
 
-    fn set(mut self, set: impl FnOnce(&mut Settings)) -> Upstream {
+    fn set(mut self, set: impl FnOnce(&mut UpstreamSettings)) -> Upstream {
         set(&mut Rc::make_mut(&mut self.0).settings);
         self
     }
@@ -195,7 +195,7 @@ impl Upstream {
         self.0.servers.iter().map(count).collect()
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &UpstreamSettings {
         &self.0.settings
     }
 
