@@ -215,7 +215,7 @@ fn a_request_of_a_client_has_three_allocations() {
             client.flush(&mut watcher);
             watcher.wait_timeout(&mut done, PATIENCE).expect("a wait");
             let mut batch = done.visit();
-            while let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
+            if let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
                 let FetchEvent::Fetched { result, .. } = event else { panic!("{event:?}") };
                 assert_eq!(result.expect("a response").body(), b"Hello, World!");
                 return;

@@ -21,7 +21,7 @@ use crate::message::source::{At, BodySource, Flow, Part};
 const MOST_AT_ONCE: usize = 128 << 10;
 
 /// How many bytes a callback compresses before it leaves the loop to others.
-pub(super) const TURN: usize = 64 << 10;
+const TURN: usize = 64 << 10;
 
 /// More memory than that goes back to the system.
 const MOST_KEPT: usize = 64 << 10;
@@ -71,6 +71,12 @@ pub(super) struct PackStep {
 }
 
 impl<K: 'static> Machine<K> {
+    /// Whether a callback has compressed so much that others have their turn.
+    #[inline]
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.packed >= TURN
+    }
+
     /// Compresses a whole body, if it is one to compress. `bytes` are the head of its request.
     #[inline(never)]
     pub(super) fn pack_whole(

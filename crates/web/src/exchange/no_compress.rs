@@ -7,8 +7,6 @@ use crate::message::head::Head;
 use crate::message::response::Body;
 use crate::message::source::{At, BodySource, Flow};
 
-pub(super) const TURN: usize = usize::MAX;
-
 pub(crate) enum Compression {}
 
 pub(super) enum Packing {}
@@ -26,6 +24,11 @@ pub(super) struct PackStep {
 }
 
 impl<K: 'static> Machine<K> {
+    #[allow(clippy::unused_self)] // nothing is compressed
+    pub(super) fn is_turn_over(&self) -> bool {
+        false
+    }
+
     pub(super) fn pack_whole(
         &mut self,
         _: &mut Head,

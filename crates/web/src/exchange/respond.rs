@@ -3,7 +3,7 @@
 use windlass::{Buf, Message};
 use windlass_http1::{Asked, BodyEncoder, EncodeError, FixedField, ResponseEncoder};
 
-use super::compress::{Packing, TURN, Whole};
+use super::compress::{Packing, Whole};
 use super::finish::Fate;
 use super::program::{Answer, Program, RouteId};
 use super::read::Rest;
@@ -462,7 +462,7 @@ impl<K: 'static> Machine<K> {
     /// its requests, too.
     #[inline]
     pub(super) fn has_room(&mut self, wire: &mut Wire<'_, K>) -> bool {
-        let is_little = self.out.len() < AHEAD && self.packed < TURN;
+        let is_little = self.out.len() < AHEAD && !self.is_turn_over();
         if is_little && !self.has_flushed { true } else { self.look_for_room(wire) }
     }
 
@@ -473,7 +473,7 @@ impl<K: 'static> Machine<K> {
         if self.has_broken_off || wire.engine.is_full(wire.id) {
             return false;
         }
-        let is_turn_over = self.packed >= TURN;
+        let is_turn_over = self.is_turn_over();
         if is_turn_over {
             self.go_on_later(wire);
         }

@@ -7,7 +7,6 @@ use windlass::net::SocketOption;
 use windlass_http1::{Asked, BodyEncoder, Version};
 use windlass_serve::Cause;
 
-use super::compress::TURN;
 use super::finish::Fate;
 use super::links::LinkNews;
 use super::program::Program;
@@ -74,7 +73,7 @@ impl<K: 'static> Machine<K> {
             if flow != Flow::More {
                 break flow;
             }
-            if self.packed >= TURN {
+            if self.is_turn_over() {
                 self.go_on_later(wire);
                 break Flow::Wait;
             }
