@@ -223,7 +223,7 @@ const WEB: Floors = Floors {
                 "test::seeds",
             ],
         ),
-        ("public names", &["answers", "body", "events", "files", "report", "upgrade", "upload"]),
+        ("public names", &["answers", "body", "events", "report", "upgrade", "upload"]),
     ],
     folders: &["files", "message", "test"],
     upward: &[],

@@ -44,7 +44,7 @@ fn a_server_asks_another_one_by_its_name() -> Result<(), ClientError> {
     for _ in 0..3 {
         assert_eq!(client.get("http://shop.test/rate/EUR").send()?.text(), "200 1.25");
     }
-    assert_eq!(client.get("http://shop.test/rate/XXX").send()?.text(), "404 Not Found");
+    assert_eq!(client.get("http://shop.test/rate/ZZZ").send()?.text(), "404 Not Found");
     // Links that are idle do not keep it.
     let before = sim.elapsed();
     sim.stop(&shop);

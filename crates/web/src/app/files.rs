@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::App;
-use crate::files::FilesOptions;
 use crate::files::dir::ServedDir;
+use crate::files::options::FilesOptions;
 use crate::message::request::Request;
 use crate::message::response::Response;
 

@@ -92,7 +92,7 @@ pub(crate) mod cache;
 pub(crate) mod conditions;
 pub(crate) mod dir;
 pub(crate) mod found;
-mod options;
+pub(crate) mod options;
 pub(crate) mod path;
 pub(crate) mod range;
 mod validators;
