@@ -32,8 +32,6 @@ pub(super) struct Receiving<K> {
     taking: Taking,
     /// The file that its bytes go to.
     pub(super) file: Option<SaveHandle>,
-    /// Whether all bytes of the body have come.
-    pub(super) has_ended: bool,
     /// Whether the program does not want this part of the form.
     #[cfg(feature = "multipart")]
     is_skipped: bool,
@@ -49,7 +47,6 @@ impl<K> Receiving<K> {
             is_paused: false,
             taking,
             file: None,
-            has_ended: false,
             #[cfg(feature = "multipart")]
             is_skipped: false,
             decoded: 0,
@@ -338,6 +335,8 @@ impl<K: 'static> Machine<K> {
             Some(outcome) => {
                 receiving.file = None;
                 self.forget_dropped(wire.engine);
+                // What may follow in a form is the client's time again.
+                self.limit_body(wire);
                 let has_failed = outcome.is_err();
                 let keep = &mut receiving.keep;
                 let after = program.within(wire.id, |program| program.saved(keep, outcome));
@@ -447,11 +446,12 @@ impl<K: 'static> Machine<K> {
                     exchange.keep_trailers(&self.head, &bytes[start..]);
                     continue;
                 }
-                Event::End if receiving.file.is_some() => {
-                    self.end_of_saved(wire, receiving);
-                    continue;
-                }
+                // A form that ends inside of a part has no end.
                 Event::End => match receiving.finish() {
+                    Ok(()) if receiving.file.is_some() => {
+                        self.end_of_saved(wire, receiving);
+                        continue;
+                    }
                     Ok(()) => self.whole(program, wire, exchange),
                     Err(error) => self.refuse_form(program, wire, exchange, error),
                 },

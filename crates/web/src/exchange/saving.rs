@@ -34,8 +34,7 @@ impl<K: 'static> Machine<K> {
     }
 
     /// All bytes of a body have come.
-    pub(super) fn end_of_saved(&mut self, wire: &mut Wire<'_, K>, receiving: &mut Receiving<K>) {
-        receiving.has_ended = true;
+    pub(super) fn end_of_saved(&mut self, wire: &mut Wire<'_, K>, receiving: &Receiving<K>) {
         if let Some(file) = &receiving.file {
             self.saves.finish(file);
             self.go_on_saving(wire.engine, file.place());

@@ -11,6 +11,8 @@ mod pipelines;
 mod receive;
 mod running;
 mod save;
+#[cfg(feature = "multipart")]
+mod saved_parts;
 mod skip;
 mod statuses;
 mod trust;

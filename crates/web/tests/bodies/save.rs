@@ -29,7 +29,7 @@ pub enum Disk {
 
 impl Disk {
     /// A directory, or a simulated disk, and the watcher on it.
-    fn bench<S: 'static, T: Harness>(app: impl FnOnce(PathBuf) -> App<S>) -> (Disk, Bench<S>) {
+    pub fn bench<S: 'static, T: Harness>(app: impl FnOnce(PathBuf) -> App<S>) -> (Disk, Bench<S>) {
         if let Some(sim) = T::sim() {
             let bench = Bench::on(Watcher::simulated(&sim), None, app("files".into()));
             sim.write_file("files/old", "old");
@@ -42,7 +42,7 @@ impl Disk {
         (Disk::System(root.clone()), Bench::new::<T>(app(root)))
     }
 
-    fn read(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn read(&self, name: &str) -> Option<Vec<u8>> {
         match self {
             Disk::System(root) => std::fs::read(root.join(name)).ok(),
             Disk::Simulated(sim) => sim.read_file(format!("files/{name}")),
@@ -50,7 +50,7 @@ impl Disk {
     }
 
     /// How many temporary files there are.
-    fn temporaries(&self) -> usize {
+    pub fn temporaries(&self) -> usize {
         match self {
             Disk::System(root) => {
                 let entries = std::fs::read_dir(root).expect("a directory");
