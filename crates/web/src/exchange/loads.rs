@@ -228,6 +228,11 @@ impl Loads {
         self.cache.sweep(now)
     }
 
+    /// Closes all files that are open: something else needs their descriptors.
+    pub(super) fn close_all(&mut self) {
+        self.cache.close_all();
+    }
+
     /// A file is not as it was when it was opened.
     pub(super) fn forget(&mut self, file: &Arc<FoundFile>) {
         self.cache.forget_file(file);

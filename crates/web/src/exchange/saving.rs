@@ -10,7 +10,7 @@ use super::program::Program;
 use super::receive::{Bytes, Receiving};
 use super::saves::SaveHandle;
 use super::{Machine, Slot, Stage, Wire};
-use crate::message::save::Save;
+use crate::message::save::{Save, is_shortage};
 
 impl<K: 'static> Machine<K> {
     /// Begins to save bytes that a connection brings.
@@ -58,6 +58,10 @@ impl<K: 'static> Machine<K> {
         place: u32,
         ended: Completed,
     ) {
+        let result = ended.result.as_ref().map(|completion| completion.result.as_ref().err());
+        if ended.file.is_err() || result.is_ok_and(|error| error.is_some_and(is_shortage)) {
+            self.loads.close_all();
+        }
         let id = self.saves.completed(place, ended);
         self.go_on_saving(engine, place);
         self.saves.forget_over(place);

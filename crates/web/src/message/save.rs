@@ -84,9 +84,18 @@ pub struct Saved {
     pub bytes: u64,
 }
 
+/// Whether the process or the system has no descriptor or no memory left: it may have some soon.
+pub(crate) fn is_shortage(error: &windlass::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
 /// The error of an operation on a file, for a client.
 pub(crate) fn failed(error: &windlass::Error) -> Error {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, QuotaExceeded, StorageFull};
+    if is_shortage(error) {
+        let busy = Error::new(Status::SERVICE_UNAVAILABLE).header("Retry-After", "1");
+        return busy.because(error.kind().to_string());
+    }
     let kind = error.raw_os_error().map(|errno| io::Error::from_raw_os_error(errno).kind());
     let status = match kind {
         Some(StorageFull | QuotaExceeded) => Status::INSUFFICIENT_STORAGE,
@@ -156,6 +165,23 @@ fn is_of_windows(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_the_disk_have_a_status() {
+        for (errno, status) in [
+            (libc::EMFILE, 503),
+            (libc::ENFILE, 503),
+            (libc::ENOMEM, 503),
+            (libc::ENOSPC, 507),
+            (libc::EEXIST, 409),
+            (libc::EISDIR, 409),
+            (libc::EIO, 500),
+            (libc::ENOENT, 500),
+        ] {
+            let error = windlass::Error::new(windlass::ErrorKind::Os(errno), 0, Default::default());
+            assert_eq!(failed(&error).status().code(), status, "{errno}");
+        }
+    }
 
     #[test]
     fn names_of_devices_are_no_files_of_windows() {

@@ -535,7 +535,8 @@ impl<'a, S: 'static> Request<'a, S> {
     /// - 409: there is a directory with this name, or a file that is [to stay](Save::replace).
     /// - 400: the name is too long for the file system.
     /// - 507: the disk is full, or a quota is (`ENOSPC`, `EDQUOT`).
-    /// - 503: the watcher has no room for another open file.
+    /// - 503: no descriptor or no memory is left (`EMFILE`, `ENFILE`, `ENOMEM`), or the watcher has
+    ///   no room for another open file. The loop closes the files that it [keeps](crate::files).
     /// - 500: all others, with their cause: a missing directory, for example. Behind an error of a
     ///   sync of the directory the file is there, and a loss of power may undo that.
     ///
