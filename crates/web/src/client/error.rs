@@ -76,7 +76,8 @@ pub enum FetchError {
     /// Too many calls wait for a connection to this server:
     /// [`FetchSettings::waiting`](super::FetchSettings::waiting).
     Full,
-    /// The loop has no room for a further connection, or its server shuts down.
+    /// The loop has no room for a further connection, or the [`Client`](crate::Client) has
+    /// [stopped](crate::Client::stop).
     Refused,
 }
 

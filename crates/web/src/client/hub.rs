@@ -68,6 +68,8 @@ pub(crate) struct Hub {
     /// When the timers fire that are set; the earliest is the last.
     pub(super) timers: Vec<Instant>,
     pub(super) is_draining: bool,
+    /// Whether the program begins no further call.
+    pub(super) is_stopped: bool,
 }
 
 impl Hub {
@@ -90,6 +92,7 @@ impl Hub {
             out: Vec::new(),
             timers: Vec::new(),
             is_draining: false,
+            is_stopped: false,
         }
     }
 
@@ -138,6 +141,7 @@ impl Hub {
         call.fetch = Some(fetch);
         let begun = match broken {
             Some(error) => Err(error),
+            None if self.is_stopped => Err(FetchError::Refused),
             None => self.prepare(id.at).and_then(|()| self.place(engine, id.at)),
         };
         match begun {
@@ -358,7 +362,8 @@ impl Hub {
         true
     }
 
-    /// The server shuts down: links without a call end, and the others behind their call.
+    /// The server shuts down: links without a call end, and the others behind their call. Requests
+    /// that have to be answered still begin calls.
     pub(crate) fn drain<S: LinkState>(&mut self, engine: &mut Engine<S>) {
         self.is_draining = true;
         let idle: Vec<u32> = self.pool.sites.iter().flat_map(|site| site.idle.clone()).collect();

@@ -284,6 +284,7 @@ impl Client {
     /// Shuts down: further requests are refused, and connections end when their request is over.
     /// All is over when [`is_empty`](Client::is_empty).
     pub fn stop(&mut self) {
+        self.hub.is_stopped = true;
         self.hub.drain(&mut self.below);
     }
 

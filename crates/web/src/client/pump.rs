@@ -27,9 +27,6 @@ impl Hub {
         engine: &mut Engine<S>,
         at: u32,
     ) -> Result<(), FetchError> {
-        if self.is_draining {
-            return Err(FetchError::Refused);
-        }
         let call = &self.calls[at as usize];
         let (site, is_again, round) = (call.site, call.is_again, call.round);
         // Those that wait already come first.
