@@ -67,6 +67,7 @@ pub(crate) struct Hub {
     pub(super) out: Vec<u8>,
     /// When the timers fire that are set; the earliest is the last.
     pub(super) timers: Vec<Instant>,
+    /// Whether no link is kept any more.
     pub(super) is_draining: bool,
     /// Whether the program begins no further call.
     pub(super) is_stopped: bool,
@@ -259,6 +260,11 @@ impl Hub {
         let Some(of) = self.live(call) else { return false };
         let Some(link) = of.link.and_then(|number| self.link(number)) else { return true };
         !link.is_open || link.id.is_some_and(|id| engine.is_full(id))
+    }
+
+    /// Whether a call has no connection yet.
+    pub(crate) fn waits(&mut self, call: CallId) -> bool {
+        self.live(call).is_some_and(|call| call.link.is_none())
     }
 
     /// Sends bytes through a tunnel, and ends this side of it behind them if `ends`.

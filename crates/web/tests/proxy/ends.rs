@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use windlass_web::client::FetchSettings;
 use windlass_web::proxy::Upstream;
 use windlass_web::{App, Limits};
 
@@ -24,6 +25,8 @@ every_driver! {
     a_body_that_is_too_long_is_refused
     a_request_that_is_not_whole_is_never_passed_on_as_whole
     a_shutdown_waits_for_responses
+    what_has_begun_before_a_shutdown_is_still_passed_on
+    a_body_that_waits_for_a_connection_ends_in_time
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -359,4 +362,57 @@ fn a_shutdown_waits_for_responses<T: Harness>() {
     assert!(scene.text(client).ends_with("helloworld"));
     scene.engine.close(client);
     scene.until("it is over", |scene| scene.proxy.is_over());
+}
+
+/// Its server is asked when the shutdown has begun, on a kept connection or on a new one.
+fn what_has_begun_before_a_shutdown_is_still_passed_on<T: Harness>() {
+    for path in ["/whole", "/"] {
+        let mut scene = Scene::new::<T>();
+        let client = scene.client();
+        scene.say(client, GET);
+        let inner = scene.inner_hears(0, "\r\n\r\n");
+        scene.say(inner, format!("{OK}Content-Length: 0\r\n\r\n"));
+        scene.hears(client, "\r\n\r\n");
+        scene.take(client);
+        let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n");
+        scene.say(client, head);
+        scene.settle();
+        scene.proxy.stop(&mut scene.watcher);
+        scene.settle();
+        scene.say(client, "\r\nhello");
+        let second = scene.inner_hears(1, "\r\n\r\nhello");
+        scene.say(second, format!("{OK}Content-Length: 0\r\n\r\n"));
+        assert!(scene.ends_whole(client));
+        assert_eq!(status(&scene.text(client)), "200");
+        scene.engine.close(client);
+        scene.until("it is over", |scene| scene.proxy.is_over());
+    }
+}
+
+/// Its client is not read meanwhile, so it is not the client that is slow.
+fn a_body_that_waits_for_a_connection_ends_in_time<T: Harness>() {
+    let span = if T::VIRTUAL { Duration::from_secs(7) } else { Duration::from_millis(150) };
+    let mut scene = Scene::with::<T>(
+        |up| up,
+        move |app| {
+            let settings = FetchSettings::new().connections(1, 100);
+            app.client(settings).limits(Limits::new().answer(span))
+        },
+    );
+    let first = scene.ask(GET);
+    let inner = scene.inner_hears(0, "\r\n\r\n");
+    scene.say(inner, format!("{OK}Content-Length: 10\r\n\r\nhello"));
+    scene.hears(first, "hello");
+    let start = scene.watcher.update_now();
+    let post = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n0123456789";
+    let waits = [scene.ask(post), scene.ask(GET)];
+    for client in waits {
+        scene.hears(client, "HTTP/1.1 504 ");
+    }
+    let took = scene.watcher.update_now() - start;
+    assert!(!T::VIRTUAL || took > span - span / 10 && took < span + span / 8, "{took:?}");
+    scene.say(inner, "world");
+    scene.hears(first, "helloworld");
+    let counted = scene.proxy.state().counters();
+    assert_eq!((counted[0].active, counted[0].failures), (0, 0), "nobody has asked it");
 }

@@ -75,6 +75,10 @@ impl<K: 'static> Machine<K> {
             return false;
         };
         (forwarding.call, forwarding.passage) = (call, passage);
+        if forwarding.is_coming && self.hub.waits(call) {
+            forwarding.waits = true;
+            self.limit_answer(wire);
+        }
         true
     }
 
@@ -165,10 +169,15 @@ impl<K: 'static> Machine<K> {
         exchange: Box<Exchange<K>>,
     ) {
         let Stage::Forward(forwarding) = &exchange.stage else { return };
-        let error = if forwarding.is_coming && !exchange.is_awaited {
+        let has_link = !self.hub.waits(forwarding.call);
+        let is_slow = forwarding.is_coming && !exchange.is_awaited && !forwarding.waits;
+        let error = if is_slow {
             Error::new(Status::REQUEST_TIMEOUT).text("the request came too slowly")
         } else {
-            forwarding.passage.fail(self.now);
+            // A server that was not asked has not failed.
+            if has_link {
+                forwarding.passage.fail(self.now);
+            }
             Status::GATEWAY_TIMEOUT.into()
         };
         self.give_passed_up(program, wire, exchange, error);

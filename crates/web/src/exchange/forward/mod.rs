@@ -48,6 +48,9 @@ pub(super) struct Forwarding {
     pub(super) is_coming: bool,
     /// Whether the link has no room for more of it.
     pub(super) is_full: bool,
+    /// Whether the clock of its body begins when its call has a connection. Until then that of the
+    /// answer runs: the client is not read meanwhile, and so has no time that passes.
+    waits: bool,
     /// Whether a part of it was sent that is not kept.
     has_sent: bool,
     /// Whether it offers to go over to another protocol.
@@ -152,6 +155,7 @@ impl<K: 'static> Machine<K> {
             body,
             is_coming,
             is_full: false,
+            waits: false,
             has_sent: false,
             tried: 0,
             has_tried_kept: false,

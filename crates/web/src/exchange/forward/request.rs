@@ -17,8 +17,10 @@ impl<K: 'static> Machine<K> {
         most: u64,
     ) {
         let _ = exchange.decoder.limit_body(most); // one with a length is within it
+        let Stage::Forward(forwarding) = &mut exchange.stage else { return };
+        forwarding.waits = self.hub.waits(forwarding.call);
         // A client that waits for the server's 100 does not come too slowly.
-        if !exchange.is_awaited {
+        if !exchange.is_awaited && !forwarding.waits {
             self.limit_body(wire);
         }
     }
@@ -42,6 +44,9 @@ impl<K: 'static> Machine<K> {
             if self.hub.is_full(wire.engine, forwarding.call) {
                 forwarding.is_full = true;
                 return Rest::Waits(exchange, at);
+            }
+            if std::mem::take(&mut forwarding.waits) && !exchange.is_awaited {
+                self.limit_body(wire);
             }
             let step = match exchange.decoder.decode(&mut self.head, &bytes[at..]) {
                 Ok(step) => step,
