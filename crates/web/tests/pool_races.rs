@@ -26,6 +26,7 @@ every_driver! {
     bytes_that_nobody_has_asked_for_end_a_connection
     connections_are_limited
     connections_to_all_servers_are_limited
+    servers_have_connections_in_their_turn
     those_that_wait_are_limited
     a_call_that_is_cancelled_leaves_no_trace
     a_call_whose_request_is_gone_ends
@@ -302,6 +303,23 @@ fn connections_to_all_servers_are_limited<T: Harness>() {
     }
     while scene.turn(Duration::from_millis(20)) > 0 {}
     assert_eq!(scene.hostile.open(), 2);
+}
+
+/// One connection to all servers, which ends behind each response.
+fn servers_have_connections_in_their_turn<T: Harness>() {
+    let mut scene = scene::<T>(Who::Own, FetchSettings::new().connections(10, 1));
+    let last = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ngood";
+    for target in ["/many", "/one"] {
+        scene.script(target, vec![say(last), Act::Close]);
+    }
+    let many: Vec<usize> = (0..20).map(|_| scene.begin(Fetch::get(scene.url("/many")))).collect();
+    let one = scene.begin(Fetch::get(format!("{}/one", scene.origins[1])));
+    assert_eq!(scene.outcome(one).text, "200 good");
+    let before = many.iter().filter(|call| scene.is_over(**call)).count();
+    assert!(before <= 2, "{before} calls of another server came first");
+    for call in many {
+        assert_eq!(scene.outcome(call).text, "200 good");
+    }
 }
 
 fn those_that_wait_are_limited<T: Harness>() {

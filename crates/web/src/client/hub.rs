@@ -61,6 +61,8 @@ pub(crate) struct Hub {
     pub(super) to_pump: VecDeque<u32>,
     /// Servers whose calls wait because all servers together have as many links as they may.
     pub(super) starved: VecDeque<u32>,
+    /// Whether one of these may find a link now.
+    pub(super) has_room: bool,
     /// The link of the last step.
     pub(super) last: u32,
     pub(super) head: ResponseHead,
@@ -88,6 +90,7 @@ impl Hub {
             ready: VecDeque::new(),
             to_pump: VecDeque::new(),
             starved: VecDeque::new(),
+            has_room: false,
             last: 0,
             head: ResponseHead::new(CodecLimits { fields: 0, ..LIMITS }),
             out: Vec::new(),

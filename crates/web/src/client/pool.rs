@@ -23,6 +23,8 @@ pub(super) struct Site {
     pub(super) idle: Vec<u32>,
     /// The places of calls that wait for a connection, and the rounds of these.
     pub(super) waiting: VecDeque<(u32, u32)>,
+    /// Whether these wait because all servers together have as many links as they may.
+    pub(super) is_starved: bool,
 }
 
 /// What is known of the addresses of a host.
@@ -150,6 +152,7 @@ impl Site {
             links: 0,
             idle: Vec::new(),
             waiting: VecDeque::new(),
+            is_starved: false,
         })
     }
 

@@ -97,7 +97,10 @@ impl Hub {
             return Ok(None);
         }
         if self.pool.links >= self.settings.all_connections && !self.end_oldest(engine) {
-            self.starved.push_back(site);
+            if !std::mem::replace(&mut self.pool.site(site).is_starved, true) {
+                self.starved.push_back(site);
+            }
+            self.has_room = false;
             return Ok(None);
         }
         let now = engine.now();
@@ -273,8 +276,20 @@ impl Hub {
             let site = link.site;
             self.pool.leaves(site, number);
             self.to_pump.push_back(site);
-            self.to_pump.extend(self.starved.drain(..));
+            self.has_room = true;
         }
+    }
+
+    /// The next server whose waiting calls may have a link now. Those that wait for a link of any
+    /// server come first, each for one in its turn: the links of its own may never be enough.
+    pub(super) fn next_to_pump(&mut self) -> Option<u32> {
+        if self.has_room
+            && let Some(site) = self.starved.pop_front()
+        {
+            self.pool.site(site).is_starved = false;
+            return Some(site);
+        }
+        self.to_pump.pop_front()
     }
 }
 

@@ -27,7 +27,7 @@ impl Hub {
     /// hub that is told something, and behind [`set_reads`](Hub::set_reads).
     pub(crate) fn step<S: LinkState>(&mut self, engine: &mut Engine<S>) -> Option<Step> {
         loop {
-            while let Some(site) = self.to_pump.pop_front() {
+            while let Some(site) = self.next_to_pump() {
                 self.pump(engine, site);
             }
             if let Some(step) = self.over.pop_front() {
@@ -329,8 +329,7 @@ impl Hub {
             let of = self.pool.site(site);
             of.idle.push(number);
             let waits = !of.waiting.is_empty();
-            // Those that wait for a link of any server come first: this one may wait for ever.
-            self.to_pump.extend(self.starved.drain(..));
+            self.has_room = true;
             if waits {
                 self.to_pump.push_back(site);
             }
