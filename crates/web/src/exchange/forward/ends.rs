@@ -49,7 +49,8 @@ impl<K: 'static> Machine<K> {
     ) -> bool {
         let Stage::Forward(forwarding) = &mut exchange.stage else { return false };
         let may = match reached {
-            Reached::Nothing => !forwarding.has_sent,
+            // A server without a bit could be tried for ever.
+            Reached::Nothing => !forwarding.has_sent && forwarding.passage.bit() != 0,
             Reached::KeptLink => {
                 let is_first = !std::mem::replace(&mut forwarding.has_tried_kept, true);
                 // The other kept connections were closed with this one, most likely.
