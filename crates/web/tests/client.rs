@@ -31,6 +31,7 @@ every_driver! {
     a_response_comes_in_parts
     a_response_that_is_not_read_waits
     a_cancelled_call_has_no_events
+    a_part_that_a_flush_has_found_is_not_told_of_a_cancelled_call
     a_body_is_made_while_it_is_sent
     a_source_that_fails_ends_its_call
     a_body_waits_for_the_server
@@ -322,6 +323,37 @@ fn a_cancelled_call_has_no_events<T: Harness>() {
     both.until("the end", |both| both.client.is_empty());
     assert!(both.events.is_empty(), "{:?}", both.events);
     both.get("/hello/you");
+}
+
+fn a_part_that_a_flush_has_found_is_not_told_of_a_cancelled_call<T: Harness>() {
+    let mut both = both::<T>(FetchSettings::new());
+    let url = both.url("/long");
+    let id = both.client.fetch_stream(Fetch::get(url));
+    both.until("the head", |both| !both.events.is_empty());
+    both.events.clear();
+    assert!(both.client.pause(id));
+    for _ in 0..20 {
+        both.turn(Duration::from_millis(1)); // a part that has come already waits
+    }
+    assert!(both.client.resume(id));
+    both.client.flush(&mut both.web.watcher);
+    assert!(both.client.cancel(id));
+    both.events.clear();
+    both.until("the end", |both| both.client.is_empty());
+    assert!(both.events.is_empty(), "{:?}", both.events);
+}
+
+/// What is no URL is refused whether its server is known or not.
+fn urls_are_checked_each_time<T: Harness>() {
+    let mut both = both::<T>(FetchSettings::new());
+    for _ in 0..2 {
+        for path in ["/a|b", "/a b", "/%zz", "/%4", "/?{", "/#a#"] {
+            let url = both.url(path);
+            let failed = both.call(Fetch::get(url));
+            assert!(matches!(failed, Err(FetchError::Url { .. })), "{path}: {failed:?}");
+        }
+        both.get("/hello/%61?a=b&c#d");
+    }
 }
 
 fn a_body_is_made_while_it_is_sent<T: Harness>() {

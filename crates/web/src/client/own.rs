@@ -119,6 +119,20 @@ pub enum FetchEvent {
     Foreign(Completion),
 }
 
+impl FetchEvent {
+    /// The request that it is about.
+    fn id(&self) -> Option<FetchId> {
+        match self {
+            FetchEvent::Fetched { id, .. }
+            | FetchEvent::Head { id, .. }
+            | FetchEvent::Body { id, .. }
+            | FetchEvent::End { id }
+            | FetchEvent::Failed { id, .. } => Some(*id),
+            FetchEvent::Foreign(_) => None,
+        }
+    }
+}
+
 /// The state of a connection: the number of its link.
 #[derive(Default)]
 struct LinkPlace(u32);
@@ -160,7 +174,12 @@ impl Client {
     /// Ends a request whose response nobody wants, and its connection. Nothing more comes of it.
     /// False for a stale id.
     pub fn cancel(&mut self, id: FetchId) -> bool {
-        self.hub.cancel(&mut self.below, id.0)
+        let has_ended = self.hub.cancel(&mut self.below, id.0);
+        if has_ended {
+            // A part that a flush has found.
+            self.events.retain(|event| event.id() != Some(id));
+        }
+        has_ended
     }
 
     /// Reads the response of [`fetch_stream`](Client::fetch_stream) no further, until
@@ -271,7 +290,10 @@ impl Client {
             // The client knows the time of the watcher now.
             self.hub.begin_clocks(&mut self.below);
         }
-        while let Some(event) = self.next_step() {
+        // One is enough to make the next wait return. The others are made as they are taken out.
+        if self.events.is_empty()
+            && let Some(event) = self.next_step()
+        {
             self.events.push_back(event);
         }
         self.below.flush(watcher);
