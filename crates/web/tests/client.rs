@@ -38,6 +38,7 @@ every_driver! {
     a_refused_head_saves_the_body
     a_client_that_stops_ends_its_calls_first
     bad_input_has_an_error
+    urls_are_checked_each_time
     a_host_without_a_server_is_refused
     a_name_is_looked_up
     an_engine_asks_too

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::error::FetchError;
 use super::settings::FetchSettings;
-use super::url::{FetchUrl, Origin};
+use super::url::{FetchUrl, Origin, check};
 
 /// How many servers, and how many beginnings of URLs, are remembered.
 const MOST: usize = 1024;
@@ -60,6 +60,7 @@ impl Sites {
         text: &str,
     ) -> Result<u32, FetchError> {
         if let Some(&site) = self.by_prefix.get(prefix) {
+            check(text, &text[prefix.len()..])?;
             return Ok(site);
         }
         let url = FetchUrl::parse(text)?;

@@ -6,6 +6,8 @@ use iri_string::types::{UriReferenceStr, UriStr};
 
 use super::error::FetchError;
 
+const NO_URL: &str = "it is no absolute URL";
+
 /// A scheme, a host and a port: requests to one origin share its connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
@@ -28,7 +30,7 @@ pub(crate) struct FetchUrl {
 impl FetchUrl {
     pub(crate) fn parse(text: &str) -> Result<FetchUrl, FetchError> {
         let wrong = |why| FetchError::Url { url: text.to_owned(), why };
-        let uri = UriStr::new(text).map_err(|_| wrong("it is no absolute URL"))?;
+        let uri = UriStr::new(text).map_err(|_| wrong(NO_URL))?;
         let is_tls = match uri.scheme_str() {
             scheme if scheme.eq_ignore_ascii_case("http") => false,
             scheme if scheme.eq_ignore_ascii_case("https") => true,
@@ -74,6 +76,26 @@ pub(crate) fn cut(url: &str) -> Option<Cut<'_>> {
     let is_end = |byte: &u8| matches!(byte, b'/' | b'?' | b'#');
     let end = bytes[start..].iter().position(is_end).map_or(url.len(), |at| start + at);
     Some(Cut { prefix: &url[..end], authority: &url[start..end], rest: &url[end..] })
+}
+
+/// Bytes that need no look at what is around them, behind the authority of a URL.
+static PLAIN: [bool; 256] = {
+    let (mut plain, mut at) = ([false; 256], 0);
+    while at < 256 {
+        plain[at] = matches!(at as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_'
+            | b'~' | b'!' | b'$' | b'&'..=b'/' | b':' | b';' | b'=' | b'?' | b'@');
+        at += 1;
+    }
+    plain
+};
+
+/// Checks a URL whose scheme and authority are known to be right, and behind which this stands.
+pub(crate) fn check(text: &str, rest: &str) -> Result<(), FetchError> {
+    let is_plain = rest.bytes().all(|byte| PLAIN[byte as usize]);
+    match is_plain || UriStr::new(text).is_ok() {
+        true => Ok(()),
+        false => Err(FetchError::Url { url: text.to_owned(), why: NO_URL }),
+    }
 }
 
 /// The target of a request: the path and the query of what is behind the authority of a URL.
@@ -127,6 +149,22 @@ mod tests {
         }
         assert_eq!(why("http://u:p@a/"), "it has a user: set the field Authorization");
         assert_eq!(why("http://a:65536/"), "its port is no number below 65536");
+    }
+
+    #[test]
+    fn what_is_cut_is_checked_as_what_is_parsed() {
+        for byte in 0..=127_u8 {
+            for at in ["/a", "?", "/#", "/%", "/%4", "#a#"] {
+                for end in ["", "b", "0/"] {
+                    let text = format!("http://a.test{at}{}{end}", byte as char);
+                    let cut = cut(&text).expect("a URL");
+                    if cut.prefix == "http://a.test" {
+                        let is_right = check(&text, cut.rest).is_ok();
+                        assert_eq!(is_right, FetchUrl::parse(&text).is_ok(), "{text:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
