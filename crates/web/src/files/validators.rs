@@ -61,10 +61,8 @@ pub(super) mod tests {
     /// A file as a test has it, modified so many seconds after 1970.
     pub(crate) fn file(size: u64, modified: u64, inode: u64) -> Metadata {
         let modified = UNIX_EPOCH + Duration::from_secs(modified);
-        let path = std::env::temp_dir().join(format!("windlass-{}-{inode}", std::process::id()));
-        std::fs::write(&path, "").unwrap();
-        let mut known = Metadata::from(&std::fs::metadata(&path).unwrap());
-        std::fs::remove_file(&path).ok();
+        let directory = std::fs::metadata(std::env::temp_dir()).unwrap();
+        let mut known = Metadata::from(&directory);
         (known.size, known.modified, known.inode) = (size, modified, inode);
         known
     }
