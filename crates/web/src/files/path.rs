@@ -74,7 +74,8 @@ impl ServedNames {
         // Some servers and file systems take a backslash for a slash.
         let has_foreign = name.bytes().any(|byte| matches!(byte, 0 | b'\\'));
         let is_refused = is_dots || is_hidden || has_foreign || name.len() > LONGEST_NAME;
-        !(is_refused || self.windows && is_special_on_windows(name))
+        let is_foreign = || is_special_on_windows(name) || is_short_name(name);
+        !(is_refused || self.windows && is_foreign())
     }
 }
 
@@ -92,7 +93,7 @@ fn decode(part: &str) -> Option<Cow<'_, str>> {
 
 /// Whether a name means more than a file there: a drive or a stream (`c:`, `a.txt::$DATA`), a
 /// device (`con`, `nul.txt`), or another name (`a.` is `a`).
-fn is_special_on_windows(name: &str) -> bool {
+pub(crate) fn is_special_on_windows(name: &str) -> bool {
     const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
     let is_numbered = |stem: &str, port: &str| {
         let number = stem.strip_prefix(port).unwrap_or("");
@@ -107,6 +108,15 @@ fn is_special_on_windows(name: &str) -> bool {
         || is_device
         || is_numbered(&stem, "com")
         || is_numbered(&stem, "lpt")
+}
+
+/// Whether a name has the form of the second ones that Windows gives to files: `GIT~1` can be
+/// `.git`, and `HTACCE~1` can be `.htaccess`.
+pub(crate) fn is_short_name(name: &str) -> bool {
+    let (stem, end) = name.split_once('.').unwrap_or((name, ""));
+    let number = stem.rsplit_once('~').map_or("", |(_, number)| number);
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && stem.chars().count() <= 8 && end.chars().count() <= 3
 }
 
 #[cfg(test)]
@@ -227,10 +237,29 @@ mod tests {
             "a%7cb",
             "conin$",
             "com¹",
+            "GIT~1",
+            "git~1/config",
+            "HTACCE~1",
+            "gi7eba~1",
+            "a%7e12.htm",
         ] {
             assert_eq!(names.below(part), None, "{part}");
         }
-        for part in ["a", "com", "com10", "lpt", "console", "a.b", "null", "auxiliary.txt"] {
+        for part in [
+            "a",
+            "com",
+            "com10",
+            "lpt",
+            "console",
+            "a.b",
+            "null",
+            "auxiliary.txt",
+            "a~",
+            "a~b",
+            "~1a",
+            "a~1.html",
+            "abcdefgh~1",
+        ] {
             assert!(names.below(part).is_some(), "{part}");
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::files::path::{is_short_name, is_special_on_windows};
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -134,32 +135,19 @@ pub(crate) fn failed(error: &windlass::Error) -> Error {
 /// 400: the name is empty or longer than 255 bytes, begins with a dot, or has a slash, a backslash
 /// or a control character. Or it is no file on Windows, and this is so on every system: it has one
 /// of `<>:"|?*`, ends with a dot or a blank, or is that of a device, as `NUL` and `com1.txt` are.
+/// On Windows itself short names, such as `HTACCE~1`, are refused, too: they can mean other files.
 pub fn file_name(name: &str) -> Result<&str, Error> {
     let is_bad = |c: char| c.is_control() || matches!(c, '/' | '\\');
     let is_refused = name.is_empty()
         || name.len() > 255
         || name.starts_with('.')
         || name.contains(is_bad)
-        || is_of_windows(name);
+        || is_special_on_windows(name)
+        || cfg!(windows) && is_short_name(name);
     if is_refused {
         return Err(Error::new(Status::BAD_REQUEST).text("the name of the file is not allowed"));
     }
     Ok(name)
-}
-
-/// Whether a name is something else than that of a file on Windows.
-fn is_of_windows(name: &str) -> bool {
-    const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
-    let stem = name.split('.').next().unwrap_or(name).trim_end().to_ascii_lowercase();
-    let is_port = |kind: &str| {
-        let number = stem.strip_prefix(kind).map(|rest| rest.chars().collect::<Vec<_>>());
-        matches!(number.as_deref(), Some(['0'..='9' | '¹' | '²' | '³']))
-    };
-    name.contains(['<', '>', ':', '"', '|', '?', '*'])
-        || name.ends_with(['.', ' '])
-        || DEVICES.contains(&&*stem)
-        || is_port("com")
-        || is_port("lpt")
 }
 
 #[cfg(test)]
@@ -187,10 +175,10 @@ mod tests {
     fn names_of_devices_are_no_files_of_windows() {
         for name in ["con", "NUL", "nul.txt", "Com1", "lpt¹.x", "aux .c", "a:b", "C:x", "a.", "a "]
         {
-            assert!(is_of_windows(name), "{name}");
+            assert!(file_name(name).is_err(), "{name}");
         }
         for name in ["console", "com", "com12", "lptx", "a b", "nul-a"] {
-            assert!(!is_of_windows(name), "{name}");
+            assert!(file_name(name).is_ok(), "{name}");
         }
     }
 }
