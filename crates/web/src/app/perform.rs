@@ -234,6 +234,7 @@ impl<S: 'static> Program for Perform<S> {
         let _in_span = self.spans.enter_of(arrived);
         let params = plan.params(arrived);
         let request = arrived.map(|arrived| plan.request(route, arrived, &params));
+        let coding = head.coding().map(str::to_owned);
         // The innermost hooks come first: the outer ones see what they have made.
         let inner = plan.routes.nested(route).iter().rev().flat_map(|hooks| &hooks.after);
         for hook in inner.chain(&plan.hooks.after) {
@@ -243,6 +244,13 @@ impl<S: 'static> Program for Perform<S> {
                 self.panics += 1;
                 return false;
             }
+        }
+        // A hook that wants nothing to be compressed does not mean what is compressed already.
+        if let Some(coding) = coding
+            && head.get("Content-Encoding").is_some()
+            && head.coding().is_none()
+        {
+            head.set("Content-Encoding", coding);
         }
         true
     }

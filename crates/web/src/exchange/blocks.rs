@@ -190,6 +190,7 @@ impl<K: 'static> Machine<K> {
         let is_bare = complete_head(&mut head, &file, program.changes_heads());
         let fixed = if is_bare { &file.fields[..] } else { &[] };
         let asked = self.decide(program, wire, Some(&exchange), context, &mut head);
+        head.leave_identity_out();
         let next = match self.encode_with(asked, &head, fixed, Some(len)) {
             Err(error) => {
                 exchange.stage = Stage::Head;

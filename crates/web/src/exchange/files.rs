@@ -283,6 +283,7 @@ impl<K: 'static> Machine<K> {
         let is_bare = complete_head(&mut head, &file, program.changes_heads());
         let fixed = if is_bare { &file.fields[..] } else { &[] };
         let asked = self.decide(program, wire, exchange.as_deref(), context, &mut head);
+        head.leave_identity_out();
         let len = range.end - range.start;
         let encoder = match self.encode_with(asked, &head, fixed, Some(len)) {
             Ok(encoder) => encoder,

@@ -76,6 +76,18 @@ impl Head {
         self.closes = true;
     }
 
+    /// `Content-Encoding: identity` says that the server is to compress nothing. No client needs it.
+    pub(crate) fn leave_identity_out(&mut self) {
+        if self.get("Content-Encoding").is_some_and(is_identity) {
+            self.remove("Content-Encoding");
+        }
+    }
+
+    /// The coding that the body has already.
+    pub(crate) fn coding(&self) -> Option<&str> {
+        self.get("Content-Encoding").filter(|coding| !is_identity(coding))
+    }
+
     pub(crate) fn closes(&self) -> bool {
         self.closes
     }
@@ -87,6 +99,10 @@ impl Head {
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields.iter().map(|(name, value)| (&**name, &**value))
     }
+}
+
+fn is_identity(coding: &str) -> bool {
+    coding.eq_ignore_ascii_case("identity")
 }
 
 fn is_content_type(name: &str) -> bool {

@@ -58,6 +58,7 @@ systems_drivers! {
     a_file_that_is_replaced_is_noticed
     a_handler_sends_a_file
     a_neighbour_in_gzip_is_sent_to_who_takes_it
+    a_hook_that_wants_nothing_compressed_hides_no_coding
 }
 
 fn options() -> FilesOptions {
@@ -348,4 +349,23 @@ fn a_neighbour_in_gzip_is_sent_to_who_takes_it<N: Served>() {
     tree.write("www/alone.css.gz", &small);
     let mut fetch = |path| client.send("GET", path, "Accept-Encoding: gzip\r\n", "").body;
     while fetch("/a.css") != plain || fetch("/alone.css") != small {}
+}
+
+fn a_hook_that_wants_nothing_compressed_hides_no_coding<N: Served>() {
+    let tree = Tree::new();
+    tree.write("www/a.css", "plain");
+    tree.write("www/a.css.gz", "in gzip");
+    let app = |direct| {
+        App::new()
+            .files("/", tree.www(), options().precompressed(true).direct(direct))
+            .after(|_, _, head| head.set("Content-Encoding", "identity"))
+    };
+    for direct in [false, true] {
+        let net = N::start(app(direct));
+        let mut client = net.client();
+        let taken = client.send("GET", "/a.css", "Accept-Encoding: gzip\r\n", "");
+        assert_eq!((taken.text(), taken.get("Content-Encoding")), ("in gzip", Some("gzip")));
+        let plain = client.get("/a.css");
+        assert_eq!((plain.text(), plain.get("Content-Encoding")), ("plain", None));
+    }
 }

@@ -143,6 +143,7 @@ impl<K: 'static> Machine<K> {
             let error = Error::new(Status::INTERNAL_SERVER_ERROR);
             return (status, Err(error.because(super::super::respond::PANICKED)));
         }
+        shown.leave_identity_out();
         if shown.closes() {
             asked.keep_alive = false;
         }
