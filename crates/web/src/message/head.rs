@@ -76,7 +76,8 @@ impl Head {
         self.closes = true;
     }
 
-    /// `Content-Encoding: identity` says that the server is to compress nothing. No client needs it.
+    /// `Content-Encoding: identity` says that the server is to compress nothing. No client needs
+    /// it.
     pub(crate) fn leave_identity_out(&mut self) {
         if self.get("Content-Encoding").is_some_and(is_identity) {
             self.remove("Content-Encoding");

@@ -143,7 +143,7 @@ pub fn file_name(name: &str) -> Result<&str, Error> {
         || name.starts_with('.')
         || name.contains(is_bad)
         || is_special_on_windows(name)
-        || cfg!(windows) && is_short_name(name);
+        || std::path::is_separator('\\') && is_short_name(name);
     if is_refused {
         return Err(Error::new(Status::BAD_REQUEST).text("the name of the file is not allowed"));
     }
