@@ -416,7 +416,7 @@ pub fn a_part_of_a_file_takes_few_calls<H: Harness>() {
     let send = |b: &mut Bench<H::Driver>, len: usize| {
         let before = calls(b);
         let send = b.submit(Op::send_file(here, file, 0, len));
-        assert_eq!(expect_sent(b.end(send)) as usize, len);
+        assert_eq!(expect_sent(b.end(send)), len);
         b.read_exact(there, len);
         let after = calls(b);
         [after[0] - before[0], after[1] - before[1], after[2] - before[2]]
