@@ -1,8 +1,8 @@
 //! Requests to other servers.
 //!
-//! A handler returns [`Request::fetch`](crate::Request::fetch): its request waits for the response
-//! of the other server, and the loop goes on. A program with a loop of its own has a
-//! [`Client`](crate::Client). Both have the same connections, limits and rules.
+//! A handler returns [`Request::fetch`](crate::Request::fetch): its connection waits for the
+//! response of the other server, and the loop goes on. A program with a loop of its own has a
+//! [`Client`](crate::Client). Both follow the same rules, with the same limits.
 //!
 //! ```no_run
 //! use windlass_web::client::Fetch;
@@ -21,35 +21,39 @@
 //!
 //! | subject | rule |
 //! |---|---|
-//! | names | looked up off the loop, kept for [30 s](FetchSettings::names) |
+//! | host names | looked up off the loop, kept for [30 s](FetchSettings::dns_cache) |
 //! | several addresses | tried as RFC 8305 says; the first that connects is taken |
 //! | connections | kept, at most [64](FetchSettings::connections) to a server and loop |
-//! | calls that find none | wait in their order, at most [1024](FetchSettings::waiting) |
+//! | requests that find none free | wait in order, at most [1024](FetchSettings::waiting) |
 //! | clocks | one [for each phase](FetchSettings), and [one for all](Fetch::timeout) |
 //! | redirects | at most [10](Fetch::redirects); credentials stay with their origin |
-//! | bodies | at most [2 MiB](Fetch::body_limit), decoded with the feature `deflate` |
-//! | `https` | with the feature `tls`, and [somebody to trust](FetchSettings::trust) |
+//! | bodies of responses | at most [2 MiB](Fetch::body_limit), decoded with the feature `deflate` |
+//! | `https` | with the feature `tls`, and [authorities to trust](FetchSettings::trust) |
 //! | errors | [`FetchError`] tells what has failed, and becomes a 502, 503 or 504 |
 //!
 //! # Requests that are sent again
 //!
-//! A server may close a connection that is kept at the moment when a request is sent on it. Then
-//! the client sends the request once more, on a new connection: if no byte of a response has come,
-//! if the method is idempotent (`GET`, `HEAD`, `PUT`, `DELETE`, `OPTIONS`, `TRACE`), and if its
-//! body is no [source](Fetch::stream). All else is the program's to repeat.
+//! A server may close a kept connection at the moment when a request is sent on it. Then the client
+//! sends the request once more, on a new connection, if all of this is true:
+//!
+//! - no byte of a response has come,
+//! - the method is idempotent (`GET`, `HEAD`, `PUT`, `DELETE`, `OPTIONS`, `TRACE`),
+//! - the body is no [source](Fetch::stream).
+//!
+//! No other request is sent twice, unless the program does so.
 //!
 //! # Redirects
 //!
-//! 301 and 302 make a `GET` of a `POST`, 303 makes one of all but `HEAD`, 307 and 308 keep method
-//! and body. `Authorization`, `Cookie` and `Proxy-Authorization` go to no other origin (scheme,
-//! host and port). `https` does not lead to `http`, unless
+//! 301 and 302 turn a `POST` into a `GET`. 303 turns every method but `HEAD` into a `GET`. 307 and
+//! 308 keep the method and the body. `Authorization`, `Cookie` and `Proxy-Authorization` go to no
+//! other origin (scheme, host and port). `https` does not lead to `http`, unless
 //! [allowed](Fetch::redirect_to_plain), nor to other schemes.
 //!
-//! # Work that is no request
+//! # Work outside a request
 //!
-//! [`App::every`](crate::App::every) and [jobs](crate::Request::blocking) have no connection that
-//! could wait. A thread beside the server has a [`Client`](crate::Client) and a watcher of its own,
-//! and publishes what it has fetched in what the handlers share.
+//! [`App::every`](crate::App::every) and [jobs](crate::Request::blocking) cannot wait for a
+//! response. Give the work to a thread beside the server, with a [`Client`](crate::Client) and a
+//! watcher of its own. It stores what it has fetched in an `Arc` that the handlers share.
 
 /*
 url.rs      where a request goes        fetch.rs    a request, as the program makes it

@@ -144,8 +144,8 @@ impl Hub {
         };
         let of = self.pool.site(site);
         of.addresses = match found {
-            Ok(all) => Addresses::Found(all, now + self.settings.names),
-            Err(errno) => Addresses::Missing(errno, now + MISSING.min(self.settings.names)),
+            Ok(all) => Addresses::Found(all, now + self.settings.dns_cache),
+            Err(errno) => Addresses::Missing(errno, now + MISSING.min(self.settings.dns_cache)),
         };
         // Those that wait have their answer, whatever the time for which it is kept.
         let waiting: Vec<(u32, u32)> = of.waiting.iter().copied().collect();

@@ -16,24 +16,33 @@ use super::error::FetchPhase;
 /// | the wait for a connection | that of the whole request | 30 s |
 /// | the connect, and the handshake of TLS | [`connect`](FetchSettings::connect) | 10 s |
 /// | until the head of the response | [`head`](FetchSettings::head) | 30 s |
-/// | between two parts of its body | [`pause`](FetchSettings::pause) | 30 s |
+/// | between two parts of its body | [`read_timeout`](FetchSettings::read_timeout) | 30 s |
 /// | all of these | [`Fetch::timeout`](super::Fetch::timeout) | 30 s |
 ///
-/// Each that passes ends the request with
-/// [`FetchError::Timeout`](super::FetchError::Timeout), which names the phase. A clock is exact but
-/// for the time of a turn of the loop. While the caller has paused a response, only that of the
-/// whole request runs.
+/// A clock that runs out ends the request with [`FetchError::Timeout`](super::FetchError::Timeout),
+/// which names the phase. It is late by at most one turn of the loop. While the program has paused
+/// a response ([`Client::pause`](crate::Client::pause)), only the clock of the whole request runs.
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_web::App;
+/// use windlass_web::client::FetchSettings;
+///
+/// let settings = FetchSettings::new().connections(16, 256).connect(Duration::from_secs(2));
+/// let app = App::new().client(settings); // for each loop
+/// # let _ = app;
+/// ```
 #[derive(Clone, Debug)]
 pub struct FetchSettings {
     pub(crate) connections: usize,
     pub(crate) all_connections: usize,
     pub(crate) waiting: usize,
     pub(crate) idle: Duration,
-    pub(crate) names: Duration,
+    pub(crate) dns_cache: Duration,
     pub(crate) look_up: Duration,
     pub(crate) connect: Duration,
     pub(crate) head: Duration,
-    pub(crate) pause: Duration,
+    pub(crate) read_timeout: Duration,
     pub(crate) expect: Duration,
     pub(crate) hosts: Vec<(String, Vec<IpAddr>)>,
     #[cfg(feature = "tls")]
@@ -54,11 +63,11 @@ impl FetchSettings {
             all_connections: 1024,
             waiting: 1024,
             idle: Duration::from_secs(60),
-            names: Duration::from_secs(30),
+            dns_cache: Duration::from_secs(30),
             look_up: Duration::from_secs(5),
             connect: Duration::from_secs(10),
             head: Duration::from_secs(30),
-            pause: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
             expect: Duration::from_secs(1),
             hosts: Vec::new(),
             #[cfg(feature = "tls")]
@@ -81,17 +90,17 @@ impl FetchSettings {
     }
 
     /// Sets how long a connection without a request is kept. It should be less than the server's
-    /// own limit: a request that is sent while the server closes is lost, and only those are sent
-    /// again that do no harm. Default 60 s.
+    /// own limit: a request that is sent while the server closes the connection fails, unless it
+    /// [may be sent again](super#requests-that-are-sent-again). Default 60 s.
     pub fn idle(mut self, span: Duration) -> FetchSettings {
         self.idle = span;
         self
     }
 
-    /// Sets how long a loop keeps the addresses of a host. A failed look-up is kept for a second at
-    /// most, and a failed connect ends the time. Default 30 s.
-    pub fn names(mut self, span: Duration) -> FetchSettings {
-        self.names = span;
+    /// Sets how long a loop keeps the addresses of a host. A failed look-up is kept for at most a
+    /// second. After a failed connect the host is looked up again. Default 30 s.
+    pub fn dns_cache(mut self, span: Duration) -> FetchSettings {
+        self.dns_cache = span;
         self
     }
 
@@ -131,9 +140,9 @@ impl FetchSettings {
         self
     }
 
-    /// Sets how long the next part of a response's body may take. Default 30 s.
-    pub fn pause(mut self, span: Duration) -> FetchSettings {
-        self.pause = span;
+    /// Sets how long the next bytes of a response's body may take. Default 30 s.
+    pub fn read_timeout(mut self, span: Duration) -> FetchSettings {
+        self.read_timeout = span;
         self
     }
 
@@ -143,12 +152,11 @@ impl FetchSettings {
         self
     }
 
-    /// Sets whom requests of `https` trust. Offer the protocol `http/1.1` only (ALPN):
-    /// `TlsClient::builder().system_roots().alpn(["http/1.1"])`.
+    /// Sets which certificate authorities requests of `https` trust. Offer the protocol `http/1.1`
+    /// only (ALPN): `TlsClient::builder().system_roots().alpn(["http/1.1"])`.
     ///
-    /// With the feature `webpki-roots`, the default is the authorities of Mozilla's programme.
-    /// Without it there is none, and a request of `https` ends with
-    /// [`FetchError::NoTrust`](super::FetchError::NoTrust).
+    /// With the feature `webpki-roots`, the default is Mozilla's list. Without it there is none,
+    /// and a request of `https` ends with [`FetchError::NoTrust`](super::FetchError::NoTrust).
     #[cfg(feature = "tls")]
     pub fn trust(mut self, tls: TlsClient) -> FetchSettings {
         self.trust = Some(tls);
@@ -167,7 +175,7 @@ impl FetchSettings {
             FetchPhase::LookUp => Some(self.look_up),
             FetchPhase::Connect => Some(self.connect),
             FetchPhase::Head => Some(self.head),
-            FetchPhase::Body => Some(self.pause),
+            FetchPhase::Body => Some(self.read_timeout),
             FetchPhase::Queue | FetchPhase::Whole => None,
         }
     }

@@ -16,7 +16,7 @@ use super::servers::Upstream;
 ///             Forward::to(up)
 ///                 .without_prefix("/api")
 ///                 .header("X-Request-Id", "7")
-///                 .without("Cookie"),
+///                 .without_header("Cookie"),
 ///         )
 ///     })
 ///     .at_head();
@@ -49,8 +49,8 @@ impl Forward {
         self
     }
 
-    /// Sets the target: a path, and a query behind a `?`. It is percent-encoded. The path of the
-    /// server's URL still comes in front of it.
+    /// Sets the target: a path, and a query behind a `?`, both percent-encoded already. The path of
+    /// the server's URL still comes in front of it.
     pub fn target(self, target: impl Into<String>) -> Forward {
         self.change(|changes| changes.target = Some(target.into()))
     }
@@ -71,7 +71,7 @@ impl Forward {
     }
 
     /// Leaves the fields with this name out, in any case.
-    pub fn without(self, name: impl Into<Cow<'static, str>>) -> Forward {
+    pub fn without_header(self, name: impl Into<Cow<'static, str>>) -> Forward {
         self.change(|changes| changes.without.push(name.into()))
     }
 }

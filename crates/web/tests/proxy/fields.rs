@@ -84,7 +84,8 @@ fn the_program_changes_what_goes_on<T: Harness>() {
             Upstream::new(&url).expect("a URL").keeps_host(false).via("me").protocols([])
         })
         .fallback(|up, q| {
-            let plan = Forward::to(up).header("X-Id", "7").header("Via", "none").without("cookie");
+            let plan =
+                Forward::to(up).header("X-Id", "7").header("Via", "none").without_header("cookie");
             q.forward(plan.target("/new?x=y"))
         })
         .at_head()

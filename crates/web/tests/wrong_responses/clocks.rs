@@ -17,7 +17,7 @@ const WHOLE: Duration = Duration::from_secs(20);
 const SLACK: Duration = Duration::from_millis(200);
 
 fn settings() -> FetchSettings {
-    FetchSettings::new().head(HEAD).pause(PAUSE).idle(Duration::from_secs(3600))
+    FetchSettings::new().head(HEAD).read_timeout(PAUSE).idle(Duration::from_secs(3600))
 }
 
 fn say(text: &str) -> Act {

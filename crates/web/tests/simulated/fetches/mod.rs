@@ -87,10 +87,11 @@ fn program(sim: &Simulation, weather: Weather, is_own: bool, is_tls: bool, tally
     });
     let of_server = random.usize(1..6);
     let of_all = random.usize(1..10);
-    let mut settings = FetchSettings::new().connections(of_server, of_all).head(LONG).pause(LONG);
+    let mut settings =
+        FetchSettings::new().connections(of_server, of_all).head(LONG).read_timeout(LONG);
     if weather == Weather::Harsh {
         let span = |random: &mut Rng| Duration::from_millis(random.u64(200..10_000));
-        settings = settings.head(span(&mut random)).pause(span(&mut random));
+        settings = settings.head(span(&mut random)).read_timeout(span(&mut random));
         settings = settings.connect(span(&mut random)).idle(span(&mut random));
         settings = settings.look_up(span(&mut random)).waiting(random.usize(1..40));
     }
