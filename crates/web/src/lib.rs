@@ -1,7 +1,7 @@
 //! HTTP/1.x servers and clients on [windlass]: routes, bodies, limits and events, in a loop that is
 //! yours.
 //!
-//! A handler is a closure that returns what converts into a [`Response`]:
+//! A handler is a closure. What it returns converts into a [`Response`]:
 //!
 //! ```no_run
 //! use serde::{Deserialize, Serialize};
@@ -77,9 +77,9 @@
 //! | what a handler gets, and what it returns | [`Request`], [`Response`], [`Status`], [`Error`] |
 //! | code that blocks | [`Request::blocking`] |
 //! | a request's body in parts, or after a look at the head | [`body`] |
-//! | a body that is saved to a file, a form with files | [`Request::save`], [`upload`] |
+//! | uploads: a body that is saved to a file, a form with files | [`Request::save`], [`upload`] |
 //! | the response of another server | [`Request::fetch`], [`Client`], [`client`] |
-//! | requests that go on to another server | [`Request::forward`], [`proxy`] |
+//! | a reverse proxy: requests that go on to another server | [`Request::forward`], [`proxy`] |
 //! | a response of another thread | [`Response::later`] |
 //! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
 //! | files, and a directory of them | [`App::files`], [`Response::file`], [`mod@files`] |
@@ -95,12 +95,11 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
-//! | `deflate` | compressed responses: `App::compress` |
+//! | `deflate` | compressed responses: `App::compress`. [Clients](client) decode those that come |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
 //! | `multipart` | forms with files: `Request::multipart` |
-//! | `deflate` | bodies that come compressed, from servers that are [asked](client) |
-//! | `webpki-roots` | requests of `https` trust the authorities of Mozilla's programme |
+//! | `webpki-roots` | clients of `https` trust Mozilla's certificate authorities |
 //! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |
 //! | `tls` | TLS without a provider: for a library whose program chooses it |
 #![forbid(unsafe_code)]

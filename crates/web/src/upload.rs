@@ -4,7 +4,7 @@
 //! `Request::multipart` takes a form part by part, and each part can be saved, too. Both are for
 //! routes that are [`at_head`](crate::App::at_head).
 //!
-//! **A name that a client has chosen is no path**: [`file_name`] checks it.
+//! **Do not make a path of a name that a client has chosen**, unless [`file_name`] has checked it.
 //!
 //! ```
 //! # #[cfg(feature = "multipart")] {
@@ -42,8 +42,8 @@
 //! # }
 //! ```
 //!
-//! What a power failure leaves are files `.upload-` with 16 hexadecimal digits, in the directories
-//! of the paths. A server may remove them before it starts.
+//! A power failure can leave files named `.upload-` and 16 hexadecimal digits, in the directories
+//! that bodies are saved to. Remove them before the server starts.
 
 #[cfg(feature = "multipart")]
 pub use crate::message::form::{Multipart, PartHead};

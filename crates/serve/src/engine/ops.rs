@@ -14,9 +14,9 @@ use crate::words::event::Event;
 use crate::words::op::Completed;
 
 impl<S> Engine<S> {
-    /// Submits an operation to the watcher, in the next [`flush`](Engine::flush): for a handler,
-    /// which has no watcher. [`Event::Completed`] has its completion, with the token of the
-    /// operation, which may be any number. Nothing is delivered in this call.
+    /// Queues an operation, which the next [`flush`](Engine::flush) submits to the watcher. It is
+    /// for handlers, which have no watcher. [`Event::Completed`] has the completion, with the token
+    /// of the operation, which may be any number. Nothing is delivered in this call.
     ///
     /// The operations are those of [`Op`]: opens, reads and writes of files, metadata, renames,
     /// look-ups of hosts, jobs, timers. They run where the watcher runs them, and in a simulation
@@ -95,9 +95,9 @@ impl<S> Engine<S> {
     /// ([`Op::run`]), writes. It does so for at most [`Limits::close`](crate::Limits::close) after
     /// the last connection has ended, and meanwhile the program may submit more, in
     /// [`Handler::closed`](crate::Handler::closed) for example. Then it cancels what is left, and
-    /// operations that only wait for others, such as timers and reads of sockets. What was
-    /// cancelled has no event: [`Report::unfinished_operations`] counts it. So does
-    /// [`Engine::end`], which waits for none.
+    /// operations that only wait for others, such as timers and reads of sockets. A cancelled
+    /// operation has no event: [`Report::unfinished_operations`] counts it. [`Engine::end`] waits
+    /// for none, and cancels all.
     ///
     /// [`Report::unfinished_operations`]: crate::report::Report::unfinished_operations
     ///

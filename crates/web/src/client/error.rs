@@ -11,8 +11,9 @@ use crate::words::status::Status;
 
 /// Why a request to another server has no response.
 ///
-/// It converts into an [`Error`]: a 504 if a [limit of time](FetchError::is_timeout) has passed, a
-/// 503 if there was [no room](FetchError::Full), and a 502 else.
+/// It converts into an [`Error`] for the client of a handler: a 504 for a
+/// [timeout](FetchError::is_timeout), a 503 for [`Full`](FetchError::Full) and
+/// [`Refused`](FetchError::Refused), a 502 for all others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -55,9 +56,9 @@ pub enum FetchError {
     Protocol,
     /// The server has ended the connection before the response was whole.
     Ended,
-    /// It is no response of HTTP, or is over a limit of its head.
+    /// What came is no response of HTTP, or its head is over a limit.
     Response(windlass_http1::Error),
-    /// The response has a status that is none of HTTP: 600 to 999.
+    /// The response has a status that HTTP does not have: 600 to 999.
     Status(u16),
     /// The body of the response is longer than [`Fetch::body_limit`](super::Fetch::body_limit).
     TooLong {
@@ -73,7 +74,7 @@ pub enum FetchError {
         /// Why it is not followed.
         why: &'static str,
     },
-    /// Too many calls wait for a connection to this server:
+    /// Too many requests wait for a connection to this server:
     /// [`FetchSettings::waiting`](super::FetchSettings::waiting).
     Full,
     /// The loop has no room for a further connection, or the [`Client`](crate::Client) has
@@ -147,7 +148,7 @@ impl fmt::Display for FetchError {
             FetchError::Connection(cause) => write!(f, "the connection has failed: {cause}"),
             #[cfg(feature = "tls")]
             FetchError::Tls(error) => error.fmt(f),
-            FetchError::NoTrust => f.write_str("a URL of https needs somebody to trust"),
+            FetchError::NoTrust => f.write_str("https needs certificate authorities to trust"),
             FetchError::Protocol => f.write_str("the server has chosen another protocol"),
             FetchError::Ended => f.write_str("the server has ended the connection"),
             FetchError::Response(error) => error.fmt(f),

@@ -16,7 +16,23 @@ const WHOLE: Duration = Duration::from_secs(30);
 /// How many redirects are followed, unless the program says otherwise.
 const REDIRECTS: u8 = 10;
 
-/// A request to another server.
+/// A request to another server: for [`Request::fetch`](crate::Request::fetch),
+/// [`Client::fetch`](crate::Client::fetch) and
+/// [`Client::fetch_stream`](crate::Client::fetch_stream).
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_web::client::Fetch;
+///
+/// let fetch = Fetch::post("http://notes.example/notes")
+///     .header("Content-Type", "text/plain")
+///     .body("a note")
+///     .timeout(Duration::from_secs(2));
+/// # let _ = fetch;
+/// ```
+///
+/// No method fails. What cannot be sent, such as a URL without a host, ends the request with a
+/// [`FetchError`].
 pub struct Fetch {
     pub(crate) method: Cow<'static, str>,
     pub(crate) url: String,
@@ -41,7 +57,7 @@ pub(crate) enum FetchBody {
 }
 
 impl Fetch {
-    /// A request with this method.
+    /// A request with this method, to a URL of `http` or `https`.
     pub fn new(method: impl Into<Cow<'static, str>>, url: impl Into<String>) -> Fetch {
         Fetch {
             method: method.into(),
@@ -84,7 +100,7 @@ impl Fetch {
     }
 
     /// Adds a field. `Host`, `Content-Length`, `Transfer-Encoding`, `Connection` and `Upgrade` are
-    /// the client's: with one of them, and with control bytes in a value, the request ends with
+    /// the client's own. One of them, or a control byte in a value, ends the request with
     /// [`FetchError::Request`].
     pub fn header(
         mut self,
@@ -101,8 +117,8 @@ impl Fetch {
         self
     }
 
-    /// Sets the body as JSON, and its `Content-Type`. What cannot be JSON, as a map whose keys are
-    /// no strings, ends the request with [`FetchError::Body`].
+    /// Sets the body as JSON, and its `Content-Type`. A value that cannot be JSON, such as a map
+    /// whose keys are no strings, ends the request with [`FetchError::Body`].
     #[cfg(feature = "json")]
     pub fn json<T: serde::Serialize + ?Sized>(mut self, value: &T) -> Fetch {
         match serde_json::to_vec(value) {
@@ -115,7 +131,7 @@ impl Fetch {
     }
 
     /// Sets a body that is made while it is sent, as that of [`Response::stream`]. It has `len`
-    /// bytes; `None`: its end is not known, and it is sent in chunks.
+    /// bytes. With `None` the length is not known, and the body is sent in chunks.
     ///
     /// The source makes a part whenever the connection has room. A request with a source is sent
     /// once: it is not sent again on another connection, and redirects that keep the body are not
@@ -132,29 +148,31 @@ impl Fetch {
     }
 
     /// Sends the body only when the server has said `100 Continue`, or after
-    /// [`FetchSettings::expect`](super::FetchSettings::expect). A server that refuses the request
-    /// by its head saves the body.
+    /// [`FetchSettings::expect`](super::FetchSettings::expect), 1 s by default. So no body is sent
+    /// to a server that refuses the head of the request.
     pub fn expect_continue(mut self) -> Fetch {
         self.expects = true;
         self
     }
 
-    /// Sets how long it may take in all, from this call to the last byte, redirects included.
-    /// `None`: only the [clocks of its phases](super::FetchSettings) run. Default 30 s.
+    /// Sets how long the request may take in all, from its start to the last byte of the response,
+    /// redirects included. Then it ends with [`FetchError::Timeout`]. With `None` only the
+    /// [clocks of its phases](super::FetchSettings) run. Default 30 s.
     pub fn timeout(mut self, span: impl Into<Option<Duration>>) -> Fetch {
         self.timeout = span.into();
         self
     }
 
-    /// Sets how many bytes the body of the response may have, decoded. One that has more ends the
+    /// Sets how many bytes the decoded body of the response may have. A longer body ends the
     /// request with [`FetchError::TooLong`]. Default 2 MiB.
     pub fn body_limit(mut self, bytes: u64) -> Fetch {
         self.body_limit = bytes;
         self
     }
 
-    /// Sets how many redirects are followed, one after the other. 0: a redirect is the response.
-    /// One that is too much ends the request with [`FetchError::Redirect`]. Default 10.
+    /// Sets how many redirects are followed, one after the other. With 0 a redirect is the
+    /// response. Otherwise one redirect too many ends the request with [`FetchError::Redirect`].
+    /// Default 10.
     pub fn redirects(mut self, most: u8) -> Fetch {
         self.redirects = most;
         self
@@ -166,9 +184,9 @@ impl Fetch {
         self
     }
 
-    /// Sets whether the server may compress the body, which then comes decoded: only with the
-    /// feature `deflate`. A request with an `Accept-Encoding` or a `Range` of the program's is left
-    /// as it is. Default on.
+    /// Sets whether the server is asked to compress the body. The program gets it decoded. This
+    /// needs the feature `deflate`, and has no effect on a request whose `Accept-Encoding` or
+    /// `Range` the program has set. Default on.
     pub fn decode(mut self, on: bool) -> Fetch {
         self.decodes = on;
         self

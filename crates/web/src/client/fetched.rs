@@ -47,7 +47,7 @@ impl Fetched {
         &self.bytes[self.body_at..]
     }
 
-    /// The body, without a copy of what is longer than the head.
+    /// The body as a vector, in the allocation of the whole response.
     pub fn into_body(mut self) -> Vec<u8> {
         self.bytes.drain(..self.body_at);
         self.bytes
@@ -75,7 +75,7 @@ impl Fetched {
         })
     }
 
-    /// The URL that the response is of, if that of the request has led there by redirects.
+    /// The URL that the last redirect has led to; `None` if there was no redirect.
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
     }

@@ -202,8 +202,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The request has failed, or the watcher has. `id` is stale, or is one of
-    /// [`fetch_stream`](Client::fetch_stream): `InvalidInput`.
+    /// - The request has failed: the error has the [`FetchError`] inside, and the kind `Other`.
+    /// - The watcher has failed: its own error.
+    /// - `InvalidInput`: `id` is stale, or is one of [`fetch_stream`](Client::fetch_stream).
     pub fn wait_for<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,

@@ -32,27 +32,27 @@
 //! [`App::on_error`](crate::App::on_error) shapes.
 //!
 //! An `ETag` is made of the length, the time of the last change, and the number of the inode. It is
-//! strong once the file is two seconds old: two changes within one tick of the file system's clock
-//! could have the same one before. Until then it is weak, so that caches use it, and no ranges are
-//! joined by it. Copies of a file on several machines have different tags: clients that are sent
-//! from one to the other get the whole file more often than they had to.
+//! strong once the last change is two seconds old. Until then it is weak, because two changes
+//! within one tick of the file system's clock could have the same tag: caches use a weak tag, but
+//! no client joins ranges by it. Copies of a file on several machines have different tags, so that
+//! a client that goes from one machine to the other gets the whole file again.
 //!
 //! # Paths
 //!
 //! The part of the path below the route is split at its slashes, and each name is decoded once.
 //! Empty names, `.`, `..`, names with an encoded slash, a backslash or a NUL, names that are no
 //! UTF-8, and names with a dot in front (unless [`hidden`](FilesOptions::hidden) is on) are a 404.
-//! Names of drives, streams and devices are, too, on Windows, and short names, such as `GIT~1`.
+//! On Windows names of drives, streams and devices, and short names such as `GIT~1`, are a 404, too.
 //! Symbolic links are followed as long as they stay in the directory: see
-//! [`links_out`](FilesOptions::links_out). FIFOs, sockets and
-//! devices are a 404, and nothing waits for their other end.
+//! [`links_out`](FilesOptions::links_out). FIFOs, sockets and devices are a 404, and nothing waits
+//! for their other end.
 //!
 //! # Files that change
 //!
 //! Replace a file by a rename: clients get the old one or the new one, whole. The server looks at a
 //! name again when the time of [`cache`](FilesOptions::cache) has passed, 1 s by default.
 //!
-//! A file that is written in its place can be seen half old and half new, as by any reader. Its
+//! If a file is written in place, a client can get half of the old one and half of the new one. Its
 //! response has the length of the moment when the server looked at it: bytes that are added later
 //! are not sent. If it becomes shorter, the connection ends with a reset, and
 //! [`Finished::cause`](crate::Finished::cause) is
@@ -66,10 +66,10 @@
 //! encrypts it in parts. With [`direct`](FilesOptions::direct) files are read past the page cache,
 //! block by block.
 //!
-//! A request that waits for its file counts for [`Limits::running`](crate::Limits::running) and has
-//! the time of [`Limits::answer`](crate::Limits::answer). While a file is sent, a client that does
-//! not read has [`Limits::write_stall`](windlass_serve::Limits::write_stall), and what it asks
-//! meanwhile waits.
+//! A request that waits for its file counts for [`Limits::running`](crate::Limits::running). It may
+//! wait for [`Limits::answer`](crate::Limits::answer), 30 s by default. While a file is sent,
+//! [`write_stall`](windlass_serve::Limits::write_stall) limits a client that does not read, and its
+//! next requests wait.
 //!
 //! In a [simulation](mod@crate::test) the files are those of the simulated host:
 //!

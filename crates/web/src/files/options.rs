@@ -32,7 +32,7 @@ pub struct FilesOptions {
 }
 
 impl FilesOptions {
-    /// The default of each setting is told at its method.
+    /// The defaults: each setter says its own.
     pub fn new() -> FilesOptions {
         FilesOptions {
             index: vec![Cow::Borrowed("index.html")],
@@ -68,8 +68,8 @@ impl FilesOptions {
     /// Sets whether symbolic links may lead out of the directory. Default off: such a path is a
     /// 404. Links that stay in the directory are always followed.
     ///
-    /// On Linux from 5.6 on the system refuses them while it opens the file, and links with an
-    /// absolute target, too. Elsewhere the path is resolved first: see
+    /// Linux 5.6 and newer refuses such links while it opens the file, and all links with an
+    /// absolute target. Elsewhere the path is resolved first: see
     /// [`Op::open_beneath`](windlass::Op::open_beneath).
     pub fn links_out(mut self, on: bool) -> FilesOptions {
         self.follows_out = on;
@@ -89,20 +89,20 @@ impl FilesOptions {
         self
     }
 
-    /// Sets how many files each loop keeps, and for how long it does not look whether a name still
-    /// means the same file. Default 1024 and 1 s.
+    /// Sets how many open files each loop keeps, and for how long it trusts that a name still means
+    /// the same file. Default 1024 and 1 s.
     ///
-    /// So a file that is replaced is served as it was, for at most `fresh`. Files that nobody asks
-    /// for are closed after that time. A file has a descriptor, unless its bytes are kept: see
-    /// [`small`](FilesOptions::small). If the process has no descriptor left, the loop closes all
-    /// that it keeps. With a count or a time of 0 each request opens its file.
+    /// So for at most `fresh`, clients get the old file after it was replaced. Files that nobody
+    /// asks for are closed after that time. A file that is kept has a descriptor, unless its bytes
+    /// are kept: see [`small`](FilesOptions::small). If the process has no descriptor left, the
+    /// loop closes all that it keeps. With a count or a time of 0 each request opens its file.
     pub fn cache(mut self, count: usize, fresh: Duration) -> FilesOptions {
         (self.count, self.fresh) = (count, fresh);
         self
     }
 
-    /// Sets up to which size the bytes of a file are kept with it, and how many bytes each loop
-    /// keeps in all. Default 16 KiB and 16 MiB. A size of 0 keeps none.
+    /// Sets up to which size a file's bytes are kept in memory, and how many bytes each loop keeps
+    /// in all. Default 16 KiB and 16 MiB. A size of 0 keeps none.
     ///
     /// The head and the body of a file that is kept leave in one write. These bytes do not count
     /// for [`Limits::memory`](windlass_serve::Limits::memory).
@@ -121,13 +121,11 @@ impl FilesOptions {
         self
     }
 
-    /// Sets whether a client whose `Accept-Encoding` has gzip gets the neighbour of a file with
-    /// `.gz` behind its name, if it is there, and not older than the file. Its type is that of the
-    /// file. Default off.
+    /// Sets whether a client that takes `gzip` gets `a.js.gz` in place of `a.js`, with the type of
+    /// `a.js`. The compressed file must be there, and must not be older. Default off.
     ///
-    /// The neighbour has an `ETag` and ranges of its own. All responses get `Vary`. Files are
-    /// compressed in no other way: those that `Compress` compresses are bodies in memory and
-    /// streams.
+    /// It has an `ETag` and ranges of its own. All responses get `Vary: Accept-Encoding`. The
+    /// server does not compress files itself: `Compress` is for bodies in memory and for streams.
     pub fn precompressed(mut self, on: bool) -> FilesOptions {
         self.gzip = on;
         self

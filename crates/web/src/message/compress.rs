@@ -51,8 +51,8 @@ const EVENTS: &str = "text/event-stream";
 /// Those whose `Content-Type` is in the [list](Compress::types), whose body has at least
 /// [1 KiB](Compress::least) or is made while it is sent, and whose client takes `gzip` or `deflate`
 /// (the format of zlib), by the weights of its `Accept-Encoding`. At equal weights `gzip` is taken.
-/// A client whose field is malformed gets a plain body. So does one that refuses it, where there is
-/// no other.
+/// A client whose field is malformed gets a plain body. So does a client that refuses plain bodies,
+/// if it takes neither coding.
 ///
 /// Never compressed are:
 ///
@@ -138,7 +138,7 @@ impl Compress {
         self
     }
 
-    /// Sets which types of bodies are compressed, in the place of all others: `text/html` is one
+    /// Sets which types of bodies are compressed, in place of the default list: `text/html` is one
     /// type, `text/*` are all of a kind, and `+json` are all with this suffix. Parameters, as a
     /// charset, do not count.
     ///

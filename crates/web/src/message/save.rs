@@ -12,7 +12,7 @@ use crate::words::status::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Save {
-    /// The most bytes of the body. Beyond: 413, and no file. Default `None`: as many as
+    /// The most bytes of the body. A longer one is a 413, and no file. Default `None`: as many as
     /// [`App::body_limit`](crate::App::body_limit) allows, or
     /// [`Limits::body`](crate::Limits::body), which is 1 MiB. For a part of a form the limits of
     /// the form count, too.
@@ -20,14 +20,15 @@ pub struct Save {
     /// Whether the file and its name are on the disk before the request is answered. Default false:
     /// then a loss of power may leave the old file, the new one, or a part of it.
     pub sync: bool,
-    /// Whether it may take the place of another file. Default true. If not: 409 where there is one.
+    /// Whether it may take the place of another file. Default true. If false, a file that is there
+    /// makes a 409.
     /// The file then gets its name by a hard link, which FAT and some network file systems lack.
     pub replace: bool,
     /// The permissions of the file, less the umask. Default 0o666, as for `File::create`. Windows
     /// has permissions of its own.
     pub mode: u32,
-    /// How long the disk may take: to open the file, to take the next block, and from the end of
-    /// the body to the end of all work. Beyond: 504, and no file. Default 60 s.
+    /// How long the disk may take for each of these: to open the file, to write a block, and to do
+    /// all that is left at the end of the body. After that: 504, and no file. Default 60 s.
     pub time: Duration,
 }
 

@@ -20,15 +20,20 @@
 //! # What goes on
 //!
 //! The method, the target, the fields, the body and its trailers go on. The status and its reason,
-//! interim responses, fields, body and trailers come back. Hooks see the response:
-//! [`App::after`](crate::App::after) can change its head. Its `Date` and `Server` stay. But:
+//! interim responses, fields, body and trailers come back, with the server's own `Date` and
+//! `Server`. Hooks see the response: [`App::after`](crate::App::after) can change its head.
 //!
-//! - `Connection` and what it names, `Keep-Alive`, `Proxy-Connection`, `Transfer-Encoding` and
-//!   `Content-Length`: each side has its own. `Proxy-Authorization` and `Proxy-Authenticate` stop
-//!   here. `TE` is `trailers`, if the client takes them.
-//! - `Upgrade` goes on for the [`protocols`](Upstream::protocols), of a request without a body.
-//! - `Host` stays, unless [`keeps_host`](Upstream::keeps_host) is off.
-//! - `Expect: 100-continue` goes on with a body that does; else the proxy answers it.
+//! These fields are different:
+//!
+//! - `Connection`, the fields that it names, `Keep-Alive`, `Proxy-Connection`, `Transfer-Encoding`
+//!   and `Content-Length`: each side has its own.
+//! - `Proxy-Authorization` and `Proxy-Authenticate` do not go on.
+//! - `TE` is `trailers` if the client takes trailers. Otherwise it is left out.
+//! - `Upgrade` goes on if the request has no body, for the [`protocols`](Upstream::protocols) that
+//!   are allowed.
+//! - `Host` stays as it is, unless [`keeps_host`](Upstream::keeps_host) is off.
+//! - `Expect: 100-continue` goes on if the body goes on part by part. If the body is collected
+//!   first, the proxy answers it.
 //! - `Via: 1.1 windlass` is added, both ways.
 //! - `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are what the proxy sees. Other
 //!   `X-Forwarded-` fields and `Forwarded` are left out. If the client is a proxy that
@@ -53,8 +58,8 @@
 //! not open. One on a kept connection that the server has closed meanwhile is sent again if its
 //! method is idempotent, and no part of its body has gone.
 //!
-//! Each loop has its own `Upstream` in its state: so limits and health are those of one loop, and
-//! all loops together have up to as many times [`connections`](Upstream::connections).
+//! Each loop has its own `Upstream` in its state, with its own limits and its own view of which
+//! servers are out. Four loops have up to four times [`connections`](Upstream::connections).
 //!
 //! There is no cache, and no HTTP/2 to servers.
 

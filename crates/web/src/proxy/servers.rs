@@ -13,13 +13,15 @@ const LONGEST_OUT: u32 = 16;
 
 /// Servers that requests are passed on to: see [`Request::forward`](crate::Request::forward).
 ///
-/// The server with the fewest requests gets the next one, and each in its turn among equals. One
-/// that fails several times in a row is left out for a time, which doubles each time it fails
-/// again. When all are out, the one that comes back first is tried. A failure is a connection that
-/// does not open, or that ends without a whole response, and a head that does not come in time. A
-/// status is none.
+/// Each request goes to the server with the fewest requests. Servers with equally many take turns.
+/// A server that fails several times in a row is left out for a time, which doubles with each
+/// further failure. When all are left out, the one that comes back first is tried.
 ///
-/// A clone has the same servers, counts and health. Set all before you clone.
+/// A failure is a connection that does not open, one that ends without a whole response, or a head
+/// that does not come in time. A status, such as a 500, is no failure.
+///
+/// A clone shares the servers, their counts and their failures. Call the setters before you clone:
+/// one that is called on a clone gives it counts and failures of its own.
 #[derive(Clone)]
 pub struct Upstream(Rc<Group>);
 
@@ -72,7 +74,7 @@ pub struct UpstreamCounters {
     pub requests: u64,
     /// Those of them that have failed.
     pub failures: u64,
-    /// Whether it is left out, because it has failed too often.
+    /// Whether it is left out, because it has failed too often. True until it responds again.
     pub is_out: bool,
 }
 
@@ -91,7 +93,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Upstream::new), and there is none.
+    /// As for [`new`](Upstream::new), or there is no URL.
     pub fn of<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Upstream, FetchError> {
         let servers = urls.into_iter().map(UpstreamServer::new).collect::<Result<Vec<_>, _>>()?;
         if servers.is_empty() {
@@ -128,43 +130,43 @@ impl Upstream {
     }
 
     /// Sets how many requests of this loop each server may have at a time, each on a connection of
-    /// its own, tunnels included. When all servers have so many, a further request is a 503 with
-    /// `Retry-After`. At least 1, default 64.
+    /// its own, tunnels included. When all servers have so many, the client of a further request
+    /// gets a 503 with `Retry-After`. At least 1, default 64.
     ///
-    /// The loop's own limits count, too: see
-    /// [`FetchSettings::connections`](crate::client::FetchSettings::connections). Beyond those a
-    /// request waits for a connection.
+    /// [`FetchSettings::connections`](crate::client::FetchSettings::connections) limits the loop,
+    /// too. Beyond that limit a request waits for a connection.
     pub fn connections(self, most: u32) -> Upstream {
         self.set(|settings| settings.connections = most.max(1))
     }
 
-    /// Sets how long a connection may take to open. Beyond: another server, or a 504. Default 5 s.
+    /// Sets how long a connection may take to open. Then the next server is tried. If none is left,
+    /// the client gets a 504. Default 5 s.
     pub fn connect_timeout(self, span: Duration) -> Upstream {
         self.set(|settings| settings.connect_timeout = span)
     }
 
-    /// Sets how long the head of a response may take, behind the end of its request. Beyond: 504.
-    /// Default [`Limits::answer`](crate::Limits::answer).
+    /// Sets how long the head of a response may take after the end of its request. Then the client
+    /// gets a 504. Default [`Limits::answer`](crate::Limits::answer), which is 30 s.
     pub fn head_timeout(self, span: Duration) -> Upstream {
         self.set(|settings| settings.head_timeout = Some(span))
     }
 
-    /// Sets how long the body of a response may make no progress while the client takes it, and how
-    /// long nothing may move in a tunnel. Beyond: the client gets a reset, and a tunnel closes.
-    /// Default 60 s.
+    /// Sets how long a server may send nothing of a body that the client reads, and how long
+    /// nothing may move in a tunnel. Then the client gets a reset, and the tunnel closes. Default
+    /// 60 s.
     pub fn idle_timeout(self, span: Duration) -> Upstream {
         self.set(|settings| settings.idle_timeout = span)
     }
 
-    /// Sets after how many failures in a row a server is left out, and for how long at first. Each
-    /// further failure doubles the time, up to 16 times the first. At least 1 failure. Default 3,
-    /// and 2 s.
+    /// Sets after how many failures in a row a server is left out, and for how long the first time.
+    /// Each further failure doubles the time, up to 16 times the first. At least 1 failure. Default
+    /// 3 failures and 2 s.
     pub fn failures(self, count: u32, out_for: Duration) -> Upstream {
         self.set(|settings| (settings.failures, settings.out_for) = (count.max(1), out_for))
     }
 
-    /// Sets whether a server gets the `Host` of the client. Else it gets its own, as the URL has
-    /// it, and the client's is in `X-Forwarded-Host` alone. Default true.
+    /// Sets whether a server gets the `Host` of the client. If not, it gets the host of its URL,
+    /// and the client's only as `X-Forwarded-Host`. Default true.
     pub fn keeps_host(self, on: bool) -> Upstream {
         self.set(|settings| settings.keeps_host = on)
     }
@@ -174,16 +176,16 @@ impl Upstream {
         self.set(|settings| settings.via = format!("1.1 {name}"))
     }
 
-    /// Sets which protocols of `Upgrade` go on. Behind a `101` the two connections are a tunnel,
-    /// and the proxy sees neither requests nor responses. So `h2c` would lead around all that the
-    /// program checks. Default `websocket`.
+    /// Sets which protocols of `Upgrade` go on. Behind a `101` the two connections are a tunnel, in
+    /// which the proxy sees no requests. So `h2c` would evade all checks of the program. Default
+    /// `websocket`.
     pub fn protocols<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Upstream {
         let names = names.into_iter().map(str::to_owned).collect();
         self.set(|settings| settings.protocols = names)
     }
 
-    /// What was counted of each server of this loop: for metrics. `now` is the time of the loop,
-    /// which says who is out.
+    /// What this loop has counted of each server, in the order in which they were added: for
+    /// metrics.
     pub fn counters(&self) -> Vec<UpstreamCounters> {
         let count = |server: &UpstreamServer| UpstreamCounters {
             url: server.text.clone(),

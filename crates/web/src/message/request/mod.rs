@@ -466,8 +466,30 @@ impl<'a, S: 'static> Request<'a, S> {
         self.ask(Asked::Receive(Box::new(receiver)))
     }
 
-    /// Sends a request to another server, then calls `then` with its response, on the loop, which
+    /// Sends a request to another server, and calls `then` with the response, on the loop. `then`
     /// makes the response to this request. The connection waits meanwhile, and the loop goes on.
+    ///
+    /// ```
+    /// use windlass_web::client::Fetch;
+    /// use windlass_web::{App, Error};
+    ///
+    /// let app = App::new().get("/rate/{code}", |_, q| {
+    ///     let url = format!("http://rates.example/{}", q.param("code"));
+    ///     q.fetch(Fetch::get(url), |_, rate| Ok::<_, Error>(rate?.text()?.to_owned()))
+    /// });
+    /// # let _ = app;
+    /// ```
+    ///
+    /// [`App::client`](crate::App::client) sets connections and clocks. The whole time is the
+    /// shorter of [`Fetch::timeout`] and [`Limits::answer`](crate::Limits::answer), 30 s each by
+    /// default.
+    ///
+    /// # Errors
+    ///
+    /// `then` gets a [`FetchError`], which becomes a 502, 503 or 504 by a `?`. Any status of the
+    /// other server, such as a 404, is a response and no error. After
+    /// [`Limits::answer`](crate::Limits::answer) the client gets a 504, the request to the other
+    /// server ends, and `then` is dropped. If the client goes, the same happens without the 504.
     ///
     /// Return the response. If it is dropped, nothing is sent.
     pub fn fetch<R: Into<Response>>(
@@ -492,8 +514,8 @@ impl<'a, S: 'static> Request<'a, S> {
         self.ask(Asked::Forward(to.into()))
     }
 
-    /// Saves the body to a file, as it comes, then calls `then` with what has become of it, which
-    /// makes the response. This is for routes that are [`at_head`](crate::App::at_head).
+    /// Saves the body to a file, as it comes, and calls `then` with the result. `then` makes the
+    /// response. This is for routes that are [`at_head`](crate::App::at_head).
     ///
     /// The bytes go to a new file in the same directory, `.upload-` and 16 random digits, which is
     /// created exclusively. When the body is whole, it gets its name, so that others see the old
@@ -501,8 +523,9 @@ impl<'a, S: 'static> Request<'a, S> {
     /// client has gone or was too slow, the body is too long or malformed, the disk is full, the
     /// server shuts down. Only the end of the process or a loss of power leaves the temporary file.
     ///
-    /// **Check names that a client has chosen**: `..%2F..` is a
-    /// [parameter](Request::param), too. [`upload::file_name`](crate::upload::file_name) does.
+    /// **Check names that a client has chosen** with
+    /// [`upload::file_name`](crate::upload::file_name): a [parameter](Request::param) can be
+    /// `../../etc/passwd`.
     ///
     /// ```
     /// use windlass_web::upload::{Save, file_name};
@@ -524,9 +547,10 @@ impl<'a, S: 'static> Request<'a, S> {
     /// # Memory and time
     ///
     /// At most two blocks of 128 KiB wait for the disk: one is filled while the other is written.
-    /// Then the connection is not read, as in a [pause](receive::Demand::Pause), so that the time
-    /// does not count for [`Limits::body_rate`](crate::Limits::body_rate). [`Save::time`] bounds
-    /// it. A client that waits with `Expect: 100-continue` goes on when the file is open.
+    /// While both wait, the connection is not read, as in a [pause](receive::Demand::Pause). This
+    /// time does not count for [`Limits::body_rate`](crate::Limits::body_rate): [`Save::time`]
+    /// limits it, 60 s by default. A client that waits with `Expect: 100-continue` goes on when the
+    /// file is open.
     ///
     /// # Errors
     ///
@@ -537,11 +561,15 @@ impl<'a, S: 'static> Request<'a, S> {
     /// - 507: the disk is full, or a quota is (`ENOSPC`, `EDQUOT`).
     /// - 503: no descriptor or no memory is left (`EMFILE`, `ENFILE`, `ENOMEM`), or the watcher has
     ///   no room for another open file. The loop closes the files that it [keeps](crate::files).
-    /// - 500: all others, with their cause: a missing directory, for example. Behind an error of a
-    ///   sync of the directory the file is there, and a loss of power may undo that.
+    /// - 500: all others, with their cause: a missing directory, for example. If the sync of the
+    ///   directory fails, the file is there, but a loss of power may remove it.
     ///
-    /// Those of the body are the server's, and `then` is dropped: 413 beyond [`Save::limit`], which
-    /// a `Content-Length` shows before there is a file; 408, 400; 504 beyond [`Save::time`].
+    /// For these the server answers itself, and `then` is dropped:
+    ///
+    /// - 413: the body is longer than [`Save::limit`]. If its `Content-Length` says so, no file is
+    ///   opened.
+    /// - 408: the body comes too slowly. 400: it is malformed.
+    /// - 504: the disk takes longer than [`Save::time`].
     ///
     /// Return the response. If it is dropped, the body is not read. On another route, it is a 500.
     pub fn save<R: Into<Response>>(
