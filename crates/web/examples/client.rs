@@ -1,7 +1,12 @@
 //! Requests to a server: `client URL` prints the status, the fields and the body of the response.
 //!
+//! ```text
+//! cargo run --release -p windlass-web --features ring,webpki-roots --example client -- \
+//!     [--post FILE] [--count N] [--connections N] URL
+//! ```
+//!
 //! `--post FILE` sends a file. With `--count N` it is a small load: N requests, on at most
-//! `--connections N` connections, and it prints how long they took.
+//! `--connections N` connections, and it prints how long they took. The features are for `https`.
 
 use std::io::{self, Write};
 use std::time::Instant;

@@ -6,9 +6,9 @@
 //!     [--tls] [--cert FILE --key FILE] [--trust FILE]
 //! ```
 //!
-//! Bodies go on as they come, both ways, and WebSocket goes through. `GET /proxy-status` says how
-//! the servers of one loop do. `--trust FILE` names the certificates that servers of `https` are
-//! checked by. The variable `WINDLASS_DRIVER` chooses the driver.
+//! Bodies go on as they come, both ways, and WebSocket goes through. `GET /proxy-status` counts the
+//! requests and failures of each server, of one loop. `--trust FILE` names the certificates that
+//! servers of `https` are checked by. The variable `WINDLASS_DRIVER` chooses the driver.
 
 use std::fmt::Write;
 use std::io;
@@ -23,14 +23,14 @@ mod common;
 const USAGE: &str = "reverse_proxy --to URL [--to URL] [--port N] [--loops N] [--connections N] \
                      [--tls] [--cert FILE --key FILE] [--trust FILE]";
 
-/// The proxy: a state for each loop, a page of its own, and all else goes on.
+/// The proxy: each loop has an `Upstream`, one page is its own, and all other requests go on.
 pub(crate) fn app(urls: Vec<String>, connections: u32) -> io::Result<App<Upstream>> {
     let upstream = move || {
         let upstream = Upstream::of(urls.iter().map(String::as_str))?;
         Ok(upstream.connections(connections))
     };
     upstream().map_err(|error: windlass_web::client::FetchError| io::Error::other(error))?;
-    Ok(App::with(move |_loop| upstream().expect("it was tried"))
+    Ok(App::with(move |_loop| upstream().expect("the URLs were parsed before"))
         .get("/proxy-status", |up, _| {
             let mut text = String::new();
             for one in up.counters() {
