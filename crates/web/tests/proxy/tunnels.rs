@@ -18,6 +18,7 @@ every_driver! {
     a_tunnel_that_is_idle_closes
     a_side_that_stalls_holds_the_other
     a_shutdown_closes_tunnels
+    a_tunnel_that_opens_in_a_shutdown_closes
 }
 
 const ASK: &str = "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -158,6 +159,21 @@ fn a_shutdown_closes_tunnels<T: Harness>() {
     scene.hears(client, "last");
     scene.proxy.stop(&mut scene.watcher);
     assert!(scene.ends_whole(client));
+    assert!(scene.ends_whole(inner));
+    scene.engine.close(client);
+    scene.engine.close(inner);
+    scene.until("it is over", |scene| scene.proxy.is_over());
+}
+
+fn a_tunnel_that_opens_in_a_shutdown_closes<T: Harness>() {
+    let mut scene = Scene::new::<T>();
+    let client = scene.ask(ASK);
+    let inner = scene.inner_hears(0, "\r\n\r\n");
+    scene.proxy.stop(&mut scene.watcher);
+    scene.settle();
+    scene.say(inner, SWITCH);
+    assert!(scene.ends_whole(client));
+    assert!(scene.text(client).starts_with("HTTP/1.1 101 "));
     assert!(scene.ends_whole(inner));
     scene.engine.close(client);
     scene.engine.close(inner);

@@ -76,6 +76,9 @@ impl<K: 'static> Machine<K> {
         if has_ended {
             self.eof(program, wire);
         }
+        if self.is_draining {
+            self.close_tunnel(wire); // as those that there were when the shutdown began
+        }
     }
 
     /// Passes all bytes of the client on.
