@@ -42,7 +42,7 @@
 //! The part of the path below the route is split at its slashes, and each name is decoded once.
 //! Empty names, `.`, `..`, names with an encoded slash, a backslash or a NUL, names that are no
 //! UTF-8, and names with a dot in front (unless [`hidden`](FilesOptions::hidden) is on) are a 404.
-//! On Windows names of drives, streams and devices, and short names such as `GIT~1`, are a 404, too.
+//! On Windows names of drives, streams and devices, and short names such as `GIT~1`, are a 404.
 //! Symbolic links are followed as long as they stay in the directory: see
 //! [`links_out`](FilesOptions::links_out). FIFOs, sockets and devices are a 404, and nothing waits
 //! for their other end.
