@@ -39,6 +39,7 @@ every_driver! {
     a_client_that_stops_ends_its_calls_first
     bad_input_has_an_error
     urls_are_checked_each_time
+    a_body_beyond_the_cap_is_refused
     a_host_without_a_server_is_refused
     a_name_is_looked_up
     an_engine_asks_too
@@ -359,6 +360,16 @@ fn urls_are_checked_each_time<T: Harness>() {
             assert!(matches!(failed, Err(FetchError::Url { .. })), "{path}: {failed:?}");
         }
         both.get("/hello/%61?a=b&c#d");
+    }
+}
+
+fn a_body_beyond_the_cap_is_refused<T: Harness>() {
+    let mut both = both::<T>(FetchSettings::new());
+    for _ in 0..2 {
+        let url = both.url("/echo");
+        let refused = both.call(Fetch::put(url).body(vec![b'x'; (64 << 20) + 1]));
+        assert!(matches!(refused, Err(FetchError::Refused)), "{refused:?}");
+        both.get("/hello/you"); // the next one finds a connection that is kept
     }
 }
 

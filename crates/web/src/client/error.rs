@@ -77,7 +77,9 @@ pub enum FetchError {
     /// Too many requests wait for a connection to this server:
     /// [`FetchSettings::waiting`](super::FetchSettings::waiting).
     Full,
-    /// The loop has no room for a further connection, or the [`Client`](crate::Client) has
+    /// The loop has no room for a further connection, or for a body that is there as a whole (more
+    /// than the [cap](windlass_serve::Limits::cap) of a connection, 64 MiB): send it as a
+    /// [stream](super::Fetch::stream). Or the [`Client`](crate::Client) has
     /// [stopped](crate::Client::stop).
     Refused,
 }
@@ -159,7 +161,7 @@ impl fmt::Display for FetchError {
             FetchError::Body(why) => f.write_str(why),
             FetchError::Redirect { to, why } => write!(f, "the redirect to {to}: {why}"),
             FetchError::Full => f.write_str("too many requests wait for a connection"),
-            FetchError::Refused => f.write_str("there is no room for a further connection"),
+            FetchError::Refused => f.write_str("there is no room for it"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use windlass::net::ConnectOptions;
 use windlass::{Buf, Op};
-use windlass_serve::{Engine, Id};
+use windlass_serve::{Engine, Id, Refusal};
 
 use super::call::{Reached, Requester, Step};
 use super::error::{FetchError, FetchPhase};
@@ -168,7 +168,9 @@ impl Hub {
         if !self.calls[at as usize].is_held {
             self.send_body(engine, at);
         }
-        self.set_phase(engine, at, phase);
+        if self.calls[at as usize].link == Some(number) {
+            self.set_phase(engine, at, phase); // its body could be sent
+        }
     }
 
     /// Sends the body of a call that has a link, as far as that has room.
@@ -179,8 +181,10 @@ impl Hub {
         let Some(id) = link.and_then(|link| link.id) else { return };
         if let Some(large) = &call.large {
             // Kept, so that it can be sent again.
-            if engine.write(id, Buf::from(large.clone())).is_err() {
-                engine.abort(id);
+            if let Err(refused) = engine.write(id, Buf::from(large.clone()))
+                && refused.reason != Refusal::Stale
+            {
+                self.fail_call(engine, at, FetchError::Refused);
             }
         } else if call.sender.is_some() && call.fetch.is_some() && !self.send_parts(engine, at, id)
         {
