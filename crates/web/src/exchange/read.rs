@@ -91,6 +91,11 @@ impl<K: 'static> Machine<K> {
         };
         let Rest::Waits(mut exchange, at) = rest else { return };
         bytes.put_rest(at, &mut exchange.input);
+        if let Stage::Receive(receiving) = &exchange.stage
+            && let Some(file) = &receiving.file
+        {
+            self.go_on_saving(wire.engine, file.place());
+        }
         let is_full = match &exchange.stage {
             Stage::Receive(receiving) => receiving.waits(&self.saves),
             Stage::Forward(forwarding) if forwarding.is_coming => forwarding.is_full,

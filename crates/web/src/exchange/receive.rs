@@ -350,7 +350,7 @@ impl<K: 'static> Machine<K> {
             }
             None => Took::Nothing,
         };
-        if let Some(file) = &receiving.file {
+        if let Some(file) = receiving.file.as_ref().filter(|file| self.saves.room(file) == 0) {
             self.go_on_saving(wire.engine, file.place());
         }
         took

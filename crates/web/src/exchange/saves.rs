@@ -8,7 +8,9 @@
 //! # Why
 //! A file has at most one operation in flight. So its end is known before the next step begins, and
 //! nothing that was begun can come behind the removal. A block is filled while the one before is
-//! written: these two are all the memory that a body takes.
+//! written: these two are all the memory that a body takes. No block waits for more bytes: a
+//! connection that has no share of the memory left is not read, and then none come. So a slow
+//! client holds nothing, and a fast one fills its blocks while the disk is busy.
 //!
 //! A request ends in many ways. Its [`SaveHandle`] is dropped in each, and then its file goes away.
 
@@ -28,8 +30,11 @@ use crate::message::save::{Save, Saved, failed};
 use crate::words::error::Error;
 use crate::words::status::Status;
 
-/// Bytes of a write. One block is written while the next one is filled.
-pub(super) const BLOCK: usize = 128 << 10;
+/// The most bytes of a write. One block is written while the next one is filled.
+const BLOCK: usize = 128 << 10;
+
+/// The shortest block, where the memory is used up.
+const LEAST_BLOCK: usize = 1 << 10;
 
 /// How often another name is tried where one exists already.
 const TRIES: u32 = 100;
@@ -64,6 +69,8 @@ pub(super) struct Saving {
     /// What is not written yet, and the memory of the block that was written last.
     block: Vec<u8>,
     spare: Vec<u8>,
+    /// The memory of the block that is being written.
+    writing: usize,
     /// How many bytes have come, and how many of them are written.
     bytes: u64,
     written: u64,
@@ -89,6 +96,7 @@ impl Saving {
             directory: None,
             block: Vec::new(),
             spare: Vec::new(),
+            writing: 0,
             bytes: 0,
             written: 0,
             has_ended: false,
@@ -101,19 +109,29 @@ impl Saving {
     }
 
     /// How many bytes it takes now.
-    fn room(&self) -> usize {
+    fn room(&self, block: usize) -> usize {
         let is_open = self.step == SaveStep::Write && !self.has_ended && self.failure.is_none();
-        if is_open { BLOCK.saturating_sub(self.block.len()) } else { 0 }
+        if is_open { block.saturating_sub(self.block.len()) } else { 0 }
     }
 
     /// Takes bytes. A few more than there is room for may come.
-    fn write(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], block: usize) {
         self.bytes += bytes.len() as u64;
         if self.save.limit.is_some_and(|limit| self.bytes > limit) {
             return self.fail(Error::body_too_long());
         }
+        let len = self.block.len() + bytes.len();
+        if len > self.block.capacity() {
+            // A block that is not full takes no memory that others could have.
+            let twice = (2 * self.block.capacity()).min(block).max(len);
+            self.block.reserve_exact(twice - self.block.len());
+        }
         self.block.extend_from_slice(bytes);
-        self.charge.set(self.block.capacity() + self.spare.capacity());
+        self.recharge();
+    }
+
+    fn recharge(&mut self) {
+        self.charge.set(self.block.capacity() + self.spare.capacity() + self.writing);
     }
 
     fn fail(&mut self, error: Error) {
@@ -158,10 +176,10 @@ impl Saving {
                     return Some(Op::open(&self.temporary, options.mode(self.save.mode)));
                 }
                 (SaveStep::Write, Some(file)) => {
-                    let is_full = self.block.len() >= BLOCK;
-                    if is_full || self.has_ended && !self.block.is_empty() {
+                    if !self.block.is_empty() {
                         let spare = std::mem::take(&mut self.spare);
                         let block = std::mem::replace(&mut self.block, spare);
+                        self.writing = block.capacity();
                         return Some(Op::write_at(file, block, self.written));
                     }
                     if !self.has_ended {
@@ -218,8 +236,12 @@ impl Saving {
             }
         };
         if self.step == SaveStep::Write {
-            self.spare = buf.into_vec();
-            self.spare.clear();
+            self.writing = 0;
+            if !self.block.is_empty() {
+                self.spare = buf.into_vec();
+                self.spare.clear();
+            }
+            self.recharge();
         }
         match (self.step, done) {
             (Open, Ok(_)) => {
@@ -299,6 +321,8 @@ pub(super) struct Saves {
     /// Those that nobody waits for any more.
     dropped: Rc<RefCell<Vec<u32>>>,
     names: SaveNames,
+    /// How many bytes a block has now.
+    block: usize,
 }
 
 /// Stands for a file that is being saved. When it is dropped before the end, the file goes away.
@@ -322,7 +346,8 @@ impl Drop for SaveHandle {
 impl Default for Saves {
     fn default() -> Saves {
         let names = SaveNames { keys: RandomState::new(), count: 0, is_simulated: false };
-        Saves { all: Vec::new(), vacant: Vec::new(), dropped: Rc::default(), names }
+        let (all, vacant, dropped) = (Vec::new(), Vec::new(), Rc::default());
+        Saves { all, vacant, dropped, names, block: BLOCK }
     }
 }
 
@@ -342,6 +367,12 @@ impl Saves {
         SaveHandle { place, dropped: Rc::clone(&self.dropped) }
     }
 
+    /// Two blocks are at most half of what a connection may hold. The other half is for what was
+    /// read, and has no room in them.
+    pub(super) fn share(&mut self, bytes: usize) {
+        self.block = (bytes / 4).clamp(LEAST_BLOCK, BLOCK);
+    }
+
     fn get(&self, place: u32) -> Option<&Saving> {
         self.all.get(place as usize)?.as_deref()
     }
@@ -352,12 +383,12 @@ impl Saves {
 
     /// How many bytes a file takes now.
     pub(super) fn room(&self, handle: &SaveHandle) -> usize {
-        self.get(handle.place).map_or(0, Saving::room)
+        self.get(handle.place).map_or(0, |one| one.room(self.block))
     }
 
     /// Whether nothing goes on before the disk has done something.
     pub(super) fn waits(&self, handle: &SaveHandle) -> bool {
-        self.get(handle.place).is_some_and(|one| one.outcome.is_none() && one.room() == 0)
+        self.get(handle.place).is_some_and(|one| one.outcome.is_none() && one.room(self.block) == 0)
     }
 
     /// How long it may wait for the disk.
@@ -366,8 +397,9 @@ impl Saves {
     }
 
     pub(super) fn write(&mut self, handle: &SaveHandle, bytes: &[u8]) {
+        let block = self.block;
         if let Some(saving) = self.get_mut(handle.place) {
-            saving.write(bytes);
+            saving.write(bytes, block);
         }
     }
 

@@ -28,6 +28,7 @@ impl<K: 'static> Machine<K> {
 
     /// Submits what a file does next.
     pub(super) fn go_on_saving(&mut self, engine: &mut Engine<Slot<K>>, place: u32) {
+        self.saves.share(engine.budget().share());
         if let Some(op) = self.saves.next_op(place) {
             self.submit(engine, op, WaitsForOp::Save(place));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use windlass_web::upload::{Save, file_name};
 use windlass_web::windlass::sim::{Faults, Sim};
 use windlass_web::windlass::{Source, Watcher};
-use windlass_web::{App, Error, Limits, Response, Status};
+use windlass_web::{App, Error, Limits, Response, Status, serve};
 
 use crate::bench::{Bench, Harness};
 
@@ -409,5 +409,29 @@ fn a_full_disk_is_a_507() {
         assert!(heard.starts_with("HTTP/1.1 507 "), "{heard}");
         assert_eq!(disk.temporaries(), 0);
         assert_eq!(disk.read("old").as_deref(), Some(&b"old"[..]));
+    }
+}
+
+/// More uploads than there is memory for their blocks.
+#[test]
+fn uploads_share_the_memory() {
+    let sim = Sim::new(9);
+    sim.write_file("files/old", "old");
+    let limits = serve::Limits::new().memory(8 << 20);
+    let app = app("files".into()).serve_limits(limits);
+    let mut b = Bench::on(Watcher::simulated(&sim), None, app);
+    let disk = Disk::Simulated(sim.into());
+    let all: Vec<_> = (0..40_u8).map(|number| (number, b.connect())).collect();
+    let requests: Vec<_> =
+        all.iter().map(|(n, _)| request(&format!("/{n}"), &body(600_000, *n), None)).collect();
+    for at in (0..requests[0].len()).step_by(10_000) {
+        for ((_, client), request) in all.iter().zip(&requests) {
+            b.say(*client, request[at..request.len().min(at + 10_000)].to_vec());
+        }
+        b.run_for(Duration::from_micros(100));
+    }
+    for (number, client) in all {
+        b.until("it is saved", |b| b.heard(client).ends_with("bytes."));
+        assert!(disk.read(&number.to_string()) == Some(body(600_000, number)));
     }
 }
