@@ -547,8 +547,7 @@ impl<'a, S: 'static> Request<'a, S> {
     /// # Memory and time
     ///
     /// At most two blocks of 128 KiB wait for the disk: one is filled while the other is written.
-    /// They are shorter where many connections share the
-    /// [memory](windlass_serve::Limits::memory), and none waits to become full.
+    /// They are shorter where many share [`Limits::memory`](windlass_serve::Limits::memory).
     /// While both wait, the connection is not read, as in a [pause](receive::Demand::Pause). This
     /// time does not count for [`Limits::body_rate`](crate::Limits::body_rate): [`Save::time`]
     /// limits it, 60 s by default. A client that waits with `Expect: 100-continue` goes on when the
