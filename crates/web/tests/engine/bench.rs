@@ -92,6 +92,11 @@ impl Bench {
         self.clients.heard(client)
     }
 
+    /// Whether a client has heard this last.
+    pub fn ends_with(&self, client: Id, bytes: &[u8]) -> bool {
+        self.clients.ends_with(client, bytes)
+    }
+
     /// Whether a client has read an end of file.
     pub fn has_eof(&self, client: Id) -> bool {
         self.clients.has_eof(client)

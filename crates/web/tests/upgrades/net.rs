@@ -156,6 +156,11 @@ impl Clients {
         self.all[&client].heard.iter().map(|byte| *byte as char).collect()
     }
 
+    /// Whether it has heard this last.
+    pub fn ends_with(&self, client: Id, bytes: &[u8]) -> bool {
+        self.all[&client].heard.ends_with(bytes)
+    }
+
     /// Whether it has read an end of file, which says: this is all.
     pub fn has_eof(&self, client: Id) -> bool {
         self.all[&client].eof
