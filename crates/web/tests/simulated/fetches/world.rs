@@ -164,7 +164,9 @@ pub(super) fn server() -> App<Vec<Later>> {
         .put("/echo/{n}/{len}", echo)
         .get("/moved/{n}/{len}", |_, q| {
             let (number, len) = sized(q)?;
-            let to = url(if number.is_multiple_of(3) { "b.test" } else { "a.test" });
+            // No redirect leads from https to http.
+            let to_other = number.is_multiple_of(3) && !world(|world| world.is_tls);
+            let to = url(if to_other { "b.test" } else { "a.test" });
             Ok::<_, Error>(Response::redirect(format!("{to}/stream/{number}/{len}")))
         })
         .get("/late/{n}/{len}", |late: &mut Vec<Later>, _| {
