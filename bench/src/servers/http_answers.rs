@@ -16,7 +16,7 @@ use crate::pattern;
 /// With a body of 13 bytes, an answer of 160.
 const SHORT: &str = "HTTP/1.1 200 OK\r\n\
     Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
-    Server: fixed-answers/1.0 x\r\n\
+    Server: fixed-answers/1.0 xy\r\n\
     Content-Type: text/plain; charset=utf-8\r\n";
 
 /// With a body of 13 bytes, an answer of 419.
@@ -28,7 +28,7 @@ const LONG: &str = "HTTP/1.1 200 OK\r\n\
     ETag: \"5f2b6c1e-d41d8cd98f00b204\"\r\n\
     Last-Modified: Sat, 05 Nov 1994 08:49:37 GMT\r\n\
     Vary: Accept-Encoding, Accept-Language\r\n\
-    X-Request-Id: 0d6a2f3c-1f7e-4a57-9d0b-8d4a\r\n\
+    X-Request-Id: 0d6a2f3c-1f7e-4a57-9d0b-8d4ac5e1f20b93\r\n\
     X-Content-Type-Options: nosniff\r\n";
 
 fn answer(kind: &str, body: usize) -> Vec<u8> {
