@@ -6,7 +6,6 @@
 //! symbolic link in between. openat2(2) of Linux 5.6 does both at once. Elsewhere there are two
 //! calls, and so there is this race. It needs somebody who can write below the directory.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,7 +58,9 @@ fn is_missing(found: &io::Result<PathBuf>) -> bool {
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::{File, OsStr, Path, fs, io};
+    use std::ffi::OsStr;
+
+    use super::{File, Path, fs, io};
     use nix::errno::Errno;
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
     use nix::sys::stat::Mode;
