@@ -50,7 +50,7 @@ pub enum FetchError {
     /// TLS has failed: the certificate is for another name, or nobody trusts it.
     #[cfg(feature = "tls")]
     Tls(Box<windlass_serve::tls::Error>),
-    /// A URL of `https` needs [`FetchSettings::trust`](super::FetchSettings::trust).
+    /// A URL of `https` needs `FetchSettings::trust`.
     NoTrust,
     /// The server has chosen another protocol than HTTP/1.1 (ALPN).
     Protocol,

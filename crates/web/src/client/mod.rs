@@ -28,7 +28,7 @@
 //! | clocks | one [for each phase](FetchSettings), and [one for all](Fetch::timeout) |
 //! | redirects | at most [10](Fetch::redirects); credentials stay with their origin |
 //! | bodies of responses | at most [2 MiB](Fetch::body_limit), decoded with the feature `deflate` |
-//! | `https` | with the feature `tls`, and [authorities to trust](FetchSettings::trust) |
+//! | `https` | with the feature `tls`, and `FetchSettings::trust` |
 //! | errors | [`FetchError`] tells what has failed, and becomes a 502, 503 or 504 |
 //!
 //! # Requests that are sent again
