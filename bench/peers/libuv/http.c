@@ -1,5 +1,5 @@
-/* An HTTP server of one file that reads through libuv's pool: http PORT FILE DIRECT. It answers each
- * GET with the range of its field Range, whose blocks are aligned. */
+/* An HTTP server of one file that reads through libuv's pool: http PORT FILE DIRECT. It answers
+ * each GET with the range of its field Range, whose blocks are aligned. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -35,7 +35,8 @@ static void closed(uv_handle_t *handle) {
 }
 
 static void end(struct client *client) {
-    if (!uv_is_closing((uv_handle_t *)&client->socket)) uv_close((uv_handle_t *)&client->socket, closed);
+    uv_handle_t *socket = (uv_handle_t *)&client->socket;
+    if (!uv_is_closing(socket)) uv_close(socket, closed);
 }
 
 static void on_written(uv_write_t *request, int status) {
@@ -59,7 +60,8 @@ static void on_file(uv_fs_t *request) {
                         "HTTP/1.1 206 Partial Content\r\nContent-Type: text/plain\r\n"
                         "Content-Length: %lld\r\nContent-Range: bytes %lld-%lld/%lld\r\n\r\n",
                         len, client->first, client->last, bytes);
-    uv_buf_t bufs[2] = {uv_buf_init(client->answer, (unsigned)head), uv_buf_init(client->space, (unsigned)len)};
+    uv_buf_t bufs[2] = {uv_buf_init(client->answer, (unsigned)head),
+                        uv_buf_init(client->space, (unsigned)len)};
     /* The socket takes it whole, as a rule; the rest is written when there is room. */
     int sent = uv_try_write((uv_stream_t *)&client->socket, bufs, 2);
     if (sent == head + len) return;
@@ -75,7 +77,8 @@ static void on_file(uv_fs_t *request) {
         skip -= part;
     }
     client->write.data = client;
-    if (uv_write(&client->write, (uv_stream_t *)&client->socket, bufs, 2, on_written) != 0) end(client);
+    uv_stream_t *socket = (uv_stream_t *)&client->socket;
+    if (uv_write(&client->write, socket, bufs, 2, on_written) != 0) end(client);
 }
 
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {

@@ -131,7 +131,7 @@ impl<D: Driver> Stage<D> {
         self.bench.running.handler().closed.remove(0)
     }
 
-    /// Nobody else has the file, and it is closed with the last guard.
+    /// No other guard holds the file, and it is closed with the last one.
     #[track_caller]
     fn check_end(mut self) {
         assert_eq!(Arc::strong_count(&self.file), 1);
@@ -332,7 +332,7 @@ fn a_source_that_is_no_open_file_ends_the_connection<T: Harness>() {
     s.engine().send_attached(id, &guard, 0..5).unwrap();
     s.flush();
     assert_eq!(s.end_of_connection(), (Cause::Rejected, 5));
-    Arc::try_unwrap(guard).expect("nobody else has it").release();
+    Arc::try_unwrap(guard).expect("the engine has dropped its guard").release();
     let (_client, id) = s.pair(false);
     let open = Op::open(s.path.clone(), OpenOptions::new().read(true));
     let gone = Arc::new(run(&mut s.bench, open).file.unwrap().unwrap());

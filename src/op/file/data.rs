@@ -303,12 +303,12 @@ impl Op {
     /// [`Completion::has_more`] is false for the last one. A blocking socket is made non-blocking
     /// until it is detached.
     ///
-    /// sendfile(2) gets the parts that the page cache has, and at most 16 KiB go through memory,
-    /// which costs less. A worker thread reads the others into
-    /// memory, one after the other, and the loop sends them from there: where the page cache lacks
-    /// them, where the system does not say what it has (all systems but Linux, and file systems
-    /// without `RWF_NOWAIT`), and for files open with `O_DIRECT`. While there is no room for
-    /// another job ([`Builder::max_jobs`]), the range waits.
+    /// The parts that the page cache has are sent by sendfile(2), or through memory if they have at
+    /// most 16 KiB, which costs less. A worker thread reads the others into memory, one after the
+    /// other, and the loop sends them from there: where the page cache lacks them, where the system
+    /// does not say what it has (all systems but Linux, and file systems without `RWF_NOWAIT`), and
+    /// for files open with `O_DIRECT`. While there is no room for another job
+    /// ([`Builder::max_jobs`]), the range waits.
     ///
     /// ```
     /// use std::io::Read;

@@ -47,7 +47,7 @@ pub enum FetchError {
     /// The connection has failed: it could not be made (`ECONNREFUSED`), or has ended before the
     /// response was whole.
     Connection(Cause),
-    /// TLS has failed: the certificate is for another name, or nobody trusts it.
+    /// TLS has failed: the certificate is for another name, or the roots do not trust it.
     #[cfg(feature = "tls")]
     Tls(Box<windlass_serve::tls::Error>),
     /// A URL of `https` needs `FetchSettings::trust`.

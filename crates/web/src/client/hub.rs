@@ -360,8 +360,7 @@ impl Hub {
         }
     }
 
-    /// Ends a call whose response nobody wants. Nothing more comes of it.
-    /// False if it is over.
+    /// Ends a call before its response is whole. Nothing more comes of it. False if it is over.
     pub(crate) fn cancel<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) -> bool {
         let Some(of) = self.live(call) else { return false };
         if let Some(number) = of.link {

@@ -41,7 +41,7 @@ pub(super) struct Link {
     pub(super) keeps: bool,
     /// Whether the end of its connection is the end of the response.
     pub(super) is_at_end: bool,
-    /// Whether its output has drained, or its source was woken, and nobody has looked.
+    /// Whether its output has drained, or its source was woken, since the last step.
     pub(super) has_drained: bool,
     /// Whether its caller does not want to read.
     pub(super) is_paused: bool,

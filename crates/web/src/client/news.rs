@@ -56,7 +56,7 @@ impl Hub {
     pub(crate) fn data<S: LinkState>(&mut self, engine: &mut Engine<S>, number: u32, data: Buf) {
         let Some(link) = self.link(number).filter(|link| !link.is_leaving) else { return };
         if link.call.is_none() {
-            return self.let_go(engine, number); // nobody has asked
+            return self.let_go(engine, number); // a response without a request
         }
         link.has_heard = true;
         link.input.push(data);

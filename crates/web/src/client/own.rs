@@ -171,7 +171,7 @@ impl Client {
         FetchId(self.hub.begin_own(&mut self.below, Box::new(fetch), Requester::OwnStream))
     }
 
-    /// Ends a request whose response nobody wants, and its connection. Nothing more comes of it.
+    /// Ends a request before its response is whole, and its connection. Nothing more comes of it.
     /// False for a stale id.
     pub fn cancel(&mut self, id: FetchId) -> bool {
         let has_ended = self.hub.cancel(&mut self.below, id.0);

@@ -123,7 +123,7 @@ pub(crate) struct Compressors(Arc<Mutex<Spares>>);
 
 struct Spares {
     level: u8,
-    /// Compressors that nobody uses.
+    /// Compressors that no response uses now.
     #[allow(clippy::vec_box)] // the box goes to and fro
     spare: Vec<Box<Compressor>>,
     /// How many leases there are, and may be.

@@ -39,7 +39,7 @@ impl<S: Default + 'static> Engine<S> {
         FetchId(self.machine.begin_own(&mut self.below, fetch))
     }
 
-    /// Ends a request of [`fetch`](Engine::fetch) whose response nobody wants. It has no event.
+    /// Ends a request of [`fetch`](Engine::fetch) before its response is whole. It has no event.
     /// False for a stale id.
     pub fn cancel_fetch(&mut self, id: FetchId) -> bool {
         self.machine.cancel_own(&mut self.below, id.0)

@@ -279,7 +279,7 @@ impl<K: 'static> Machine<K> {
         self.recycle(exchange);
     }
 
-    /// Nobody waits for the response of another server any more.
+    /// Cancels the call of another server that the response was to be made of.
     fn cancel_fetch(&mut self, engine: &mut Engine<Slot<K>>, exchange: &Exchange<K>) {
         if let Stage::Fetch(call, _) = exchange.stage {
             self.hub.cancel(engine, call);

@@ -1,4 +1,4 @@
-//! LoopOps of the loop that something waits for.
+//! Operations of the loop that something waits for.
 //!
 //! # Why
 //! The engine below gives a completion with the token that its operation had. The token is the

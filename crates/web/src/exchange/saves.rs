@@ -79,7 +79,7 @@ pub(super) struct Saving {
     tries: u32,
     failure: Option<Error>,
     outcome: Option<Result<Saved, Error>>,
-    /// Who waits for it; `None` if nobody does any more.
+    /// The connection that waits for it; `None` if it has ended.
     id: Option<Id>,
     charge: Charge,
 }
@@ -299,7 +299,7 @@ impl Saving {
     }
 }
 
-/// Temporary names that nobody can foresee.
+/// Temporary names that no other program can foresee.
 struct SaveNames {
     keys: RandomState,
     count: u64,
@@ -318,7 +318,7 @@ impl SaveNames {
 pub(super) struct Saves {
     all: Vec<Option<Box<Saving>>>,
     vacant: Vec<u32>,
-    /// Those that nobody waits for any more.
+    /// Those whose connection has ended.
     dropped: Rc<RefCell<Vec<u32>>>,
     names: SaveNames,
     /// How many bytes a block has now.
@@ -428,7 +428,7 @@ impl Saves {
         saving.id
     }
 
-    /// A file that nobody waits for any more.
+    /// A file whose connection has ended.
     pub(super) fn next_dropped(&mut self) -> Option<u32> {
         let place = self.dropped.borrow_mut().pop()?;
         if let Some(saving) = self.get_mut(place) {

@@ -42,7 +42,7 @@ impl<K: 'static> Machine<K> {
         }
     }
 
-    /// Removes the files that nobody waits for any more. It is called behind each callback.
+    /// Removes the files whose connection has ended. It is called behind each callback.
     #[inline]
     pub(crate) fn forget_dropped(&mut self, engine: &mut Engine<Slot<K>>) {
         while let Some(place) = self.saves.next_dropped() {

@@ -42,7 +42,7 @@ pub(super) struct Forwarding {
     plan: Forward,
     passage: Passage,
     call: CallId,
-    /// The body, if it was collected, until nobody else can need it.
+    /// The body, if it was collected, until the request can no more be sent again.
     body: Option<Arc<[u8]>>,
     /// Whether its body is still to come.
     pub(super) is_coming: bool,

@@ -49,7 +49,7 @@ pub(crate) enum FormEvent<'a> {
 enum FormStage {
     /// So many bytes have come.
     Preamble(usize),
-    /// LineEnd a delimiter.
+    /// Behind a delimiter.
     LineEnd(LineEnd),
     Head,
     /// So many bytes may still come.
