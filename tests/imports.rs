@@ -168,7 +168,6 @@ const WEB: Floors = Floors {
         (
             "served files",
             &[
-                "files::accepts",
                 "files::options",
                 "files::path",
                 "files::range",

@@ -112,7 +112,7 @@ pub mod answers;
 mod app;
 pub mod body;
 pub mod client;
-#[cfg(feature = "deflate")]
+#[cfg_attr(not(feature = "deflate"), allow(dead_code))] // files need a part of it
 mod coding;
 #[doc = include_str!("../docs/coming-from.md")]
 pub mod coming_from {}

@@ -97,9 +97,8 @@ impl<S> Engine<S> {
 
     /// Sends a part of a file that is attached to the engine's watcher: as
     /// [`send_file`](Engine::send_file), for a file that many connections send. A file that
-    /// [`submit`](Engine::submit) has opened is attached, and so is one of
-    /// [`Watcher::guard`]. This call makes no system call. [`Op::send_file`] tells how the bytes are
-    /// sent.
+    /// [`submit`](Engine::submit) has opened is attached, and so is one of [`Watcher::guard`]. This
+    /// call makes no system call. [`Op::send_file`] tells how the bytes are sent.
     ///
     /// The engine holds the file until the part is sent, or the connection has ended. The file is
     /// closed when the last [`Arc`] is dropped. It works in a simulation, with the files of its

@@ -26,17 +26,23 @@ impl AcceptedCoding {
     /// What the values of a request's fields say. Without a field, or with a malformed one, the
     /// client gets a body without a coding, which all understand.
     pub(crate) fn of<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> AcceptedCoding {
-        let mut weights = Weights::default();
-        for value in values {
-            if weights.add(value).is_none() {
-                return AcceptedCoding::default();
-            }
-        }
-        weights.best()
+        Weights::of(values).map(|weights| weights.best()).unwrap_or_default()
     }
 }
 
+/// Whether a client takes gzip, and likes it as well as a body without a coding.
+pub(crate) fn takes_gzip<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    Weights::of(values).is_some_and(|weights| weights.takes(weights.gzip))
+}
+
 impl Weights {
+    /// Those of all fields; `None` if one is malformed.
+    fn of<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Weights> {
+        let mut weights = Weights::default();
+        values.into_iter().try_for_each(|value| weights.add(value))?;
+        Some(weights)
+    }
+
     /// Adds those of a field; `None` if it is malformed.
     fn add(&mut self, value: &[u8]) -> Option<()> {
         // Empty elements are nothing: RFC 9110, section 5.6.1.2.
@@ -58,17 +64,25 @@ impl Weights {
         Some(())
     }
 
-    fn best(&self) -> AcceptedCoding {
-        let of = |weight: Option<u16>| weight.or(self.others).unwrap_or(0);
-        let (gzip, deflate) = (of(self.gzip), of(self.deflate));
+    /// The weight of a coding.
+    fn weight(&self, named: Option<u16>) -> u16 {
+        named.or(self.others).unwrap_or(0)
+    }
+
+    /// Whether a coding is taken, and liked as well as none.
+    fn takes(&self, named: Option<u16>) -> bool {
         // What is not named is taken without a coding, but liked least.
-        let plain = self.identity.unwrap_or(0);
-        let (coding, weight) = match gzip >= deflate {
-            true => (ContentCoding::Gzip, gzip),
-            false => (ContentCoding::Deflate, deflate),
+        let (weight, plain) = (self.weight(named), self.identity.unwrap_or(0));
+        weight > 0 && weight >= plain
+    }
+
+    fn best(&self) -> AcceptedCoding {
+        let (coding, named) = match self.weight(self.gzip) >= self.weight(self.deflate) {
+            true => (ContentCoding::Gzip, self.gzip),
+            false => (ContentCoding::Deflate, self.deflate),
         };
         AcceptedCoding {
-            coding: (weight > 0 && weight >= plain).then_some(coding),
+            coding: self.takes(named).then_some(coding),
             refuses_plain: self.identity.or(self.others) == Some(0),
         }
     }
@@ -153,6 +167,30 @@ mod tests {
         assert_eq!(AcceptedCoding::of([]), AcceptedCoding::default());
         let two = AcceptedCoding::of([&b"gzip;q=0.1"[..], b"deflate"]);
         assert_eq!(two.coding, Some(Deflate));
+    }
+
+    #[test]
+    fn a_file_is_sent_as_gzip_to_those_that_take_it() {
+        for (value, takes) in [
+            ("gzip", true),
+            ("br, GZIP ; q=0.5", true),
+            ("x-gzip", true),
+            ("*", true),
+            ("*;q=0", false),
+            ("gzip;q=0", false),
+            ("gzip;q=0.000, *", false),
+            ("gzip;q=0.001", true),
+            ("gzip;q=0.5, deflate", true),
+            ("*;q=0, gzip", true),
+            ("identity, gzip;q=0.9", false),
+            ("gzippy", false),
+            ("gzip;", false),
+            ("", false),
+        ] {
+            assert_eq!(takes_gzip([value.as_bytes()]), takes, "{value}");
+        }
+        assert!(takes_gzip([&b"br"[..], b"gzip"]), "on a second line");
+        assert!(!takes_gzip([]));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! mod.rs      the codings that there are
-//! accept.rs   which of them a client takes
+//! accept.rs   which of them a client takes; files that lie there compressed need no more
 //! deflate.rs  bodies that are compressed
 //! inflate.rs  bodies that come compressed
 //! ```
 
 pub(crate) mod accept;
+#[cfg(feature = "deflate")]
 pub(crate) mod deflate;
+#[cfg(feature = "deflate")]
 pub(crate) mod inflate;
 
 /// A coding of a body.

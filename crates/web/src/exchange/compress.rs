@@ -1,9 +1,9 @@
 //! Responses that are compressed.
 //!
 //! # Why
-//! A loop that compresses serves no other connection meanwhile. So a callback compresses about 64 KiB, and
-//! goes on in a later turn. A source is asked when all that it has made is compressed: what waits
-//! here is one part of it.
+//! A loop that compresses serves no other connection meanwhile. So a callback compresses about
+//! 64 KiB, and goes on in a later turn. A source is asked when all that it has made is compressed:
+//! what waits here is one part of it.
 
 use std::sync::Arc;
 use std::thread;

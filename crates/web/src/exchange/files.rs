@@ -22,7 +22,7 @@ use super::operations::WaitsForOp;
 use super::program::{Answer, Program};
 use super::respond::{Context, Next};
 use super::{Exchange, Machine, Slot, Stage, Wire};
-use crate::files::accepts::accepts_gzip;
+use crate::coding::accept::takes_gzip;
 use crate::files::body::FileBody;
 use crate::files::conditions::{Conditions, Verdict};
 use crate::files::dir::ServedDir;
@@ -318,7 +318,7 @@ impl<K: 'static> Machine<K> {
     fn takes_gzip(&self, context: Context<'_>) -> bool {
         let Some(bytes) = context.2 else { return false };
         let is = |field: &(&str, &[u8])| field.0.eq_ignore_ascii_case("accept-encoding");
-        accepts_gzip(self.head.fields(bytes).filter(is).map(|(_, value)| value))
+        takes_gzip(self.head.fields(bytes).filter(is).map(|(_, value)| value))
     }
 
     /// What a request gets of a file. One whose response has a status of its own gets all.

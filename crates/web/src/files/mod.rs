@@ -87,7 +87,6 @@
 //! });
 //! ```
 
-pub(crate) mod accepts;
 pub(crate) mod body;
 pub(crate) mod cache;
 pub(crate) mod conditions;
