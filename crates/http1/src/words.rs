@@ -76,6 +76,21 @@ impl Method {
         })
     }
 
+    /// Whether a request can be sent twice, with the same effect as once (RFC 9110, section 9.2.2).
+    /// A client may send such a request again when its connection has ended before the response.
+    ///
+    /// ```
+    /// use windlass_http1::Method;
+    ///
+    /// assert!(Method::Put.is_idempotent());
+    /// assert!(!Method::Post.is_idempotent());
+    /// assert!(!Method::of(b"COPY").is_idempotent(), "what is not known may not be");
+    /// ```
+    pub fn is_idempotent(self) -> bool {
+        use Method::{Delete, Get, Head, Options, Put, Trace};
+        matches!(self, Get | Head | Put | Delete | Options | Trace)
+    }
+
     fn other_than_get(name: &[u8]) -> Method {
         match name {
             b"HEAD" => Method::Head,

@@ -50,11 +50,6 @@ impl<S: 'static> App<S> {
         if route.is_empty() {
             return app;
         }
-        app.get(route, |_, q: &mut Request<'_, S>| {
-            let name = q.path().rsplit('/').next().unwrap_or_default();
-            let query = q.query_text().map(|query| format!("?{query}")).unwrap_or_default();
-            Response::redirect(format!("./{name}/{query}"))
-                .status(crate::words::status::Status::PERMANENT_REDIRECT)
-        })
+        app.get(route, |_, q: &mut Request<'_, S>| Response::to_directory(q.path(), q.query_text()))
     }
 }

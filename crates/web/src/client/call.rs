@@ -12,10 +12,8 @@ use crate::coding::inflate::Inflater;
 use super::error::{FetchError, FetchPhase};
 use super::fetch::{Fetch, FetchBody};
 use super::fetched::Fetched;
+use crate::message::source::LARGE;
 use crate::words::status::Status;
-
-/// Bodies from this size on are sent without a copy.
-const LARGE: usize = 4096;
 
 /// Longer buffers are rare, and go back to the system.
 const KEPT: usize = 16 << 10;
@@ -180,9 +178,7 @@ impl FetchCall {
 
     /// Whether its request can be sent once more, without harm.
     pub(super) fn can_go_again(&self) -> bool {
-        use Method::{Delete, Get, Head, Options, Put, Trace};
-        let is_idempotent =
-            matches!(self.asked.method, Get | Head | Put | Delete | Options | Trace);
+        let is_idempotent = self.asked.method.is_idempotent();
         // A caller that streams does so itself.
         is_idempotent && self.fetch.is_some() && self.is_kept && !self.is_again && self.is_whole()
     }

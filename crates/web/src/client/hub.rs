@@ -25,11 +25,9 @@ pub(crate) use super::link::LinkState;
 use super::pool::Sites;
 use super::settings::FetchSettings;
 use super::url::{Cut, Origin, cut, target_of};
+use crate::message::source::LARGE;
 use crate::remote::Remote;
 use crate::words::status::Status;
-
-/// Parts of a body from this size on are sent without a copy.
-const LARGE: usize = 4096;
 
 /// The limits of responses: those of their bodies are set by each call.
 const LIMITS: CodecLimits = CodecLimits {

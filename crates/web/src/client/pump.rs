@@ -12,13 +12,10 @@ use super::fetch::FetchBody;
 use super::hub::Hub;
 use super::link::{Link, LinkState};
 use super::pool::Addresses;
-use crate::message::source::{At, Flow, Part};
+use crate::message::source::{At, EMPTY_PARTS, Flow, Part};
 
 /// The token of a look-up, with the place of its server in the lower half.
 pub(super) const LOOK_UP: u64 = 0x4c6f_6f6b << 32;
-
-/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
-const EMPTY_PARTS: usize = 1000;
 
 impl Hub {
     /// Gives a call a link, or lets it wait for one.

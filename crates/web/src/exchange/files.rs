@@ -218,16 +218,11 @@ impl<K: 'static> Machine<K> {
         self.answer_late(program, wire, exchange, Answer::Respond(response));
     }
 
-    /// The name of a directory has a slash behind it, so that relative links in its file are right.
     fn redirect_to_directory(&mut self, head: &[u8]) -> Response {
         if !self.decode_again(head) {
             return Status::NOT_FOUND.into();
         }
-        let (path, query) = (self.head.path(head), self.head.query(head));
-        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-        // Not the whole path: one with two slashes in front would name another host.
-        let name = path.rsplit('/').next().unwrap_or_default();
-        Response::redirect(format!("./{name}/{query}")).status(Status::PERMANENT_REDIRECT)
+        Response::to_directory(self.head.path(head), self.head.query(head))
     }
 
     /// Answers with a file that is open.

@@ -13,13 +13,10 @@ use super::{COUNT, Exchange, Machine, Stage, Streamed, Wire, arrived};
 use crate::message::head::Head;
 use crate::message::kind::Kind;
 use crate::message::response::{Body, Response};
-use crate::message::source::BodySource;
+use crate::message::source::{BodySource, LARGE};
 use crate::message::subscription::Subscription;
 use crate::words::error::Error;
 use crate::words::status::Status;
-
-/// Bodies from this size on are written without a copy.
-const LARGE: usize = 4096;
 
 /// So many bytes of responses are collected before they are written in the middle of a pipeline.
 const AHEAD: usize = 32 << 10;

@@ -13,10 +13,7 @@ use super::program::Program;
 use super::raw::News;
 use super::respond::Next;
 use super::{Exchange, Machine, Stage, Streamed, Wire};
-use crate::message::source::{At, Flow, Part};
-
-/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
-const EMPTY_PARTS: usize = 1000;
+use crate::message::source::{At, EMPTY_PARTS, Flow, Part};
 
 impl<K: 'static> Machine<K> {
     /// Makes the parts of a response that the connection has room for.

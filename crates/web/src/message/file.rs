@@ -10,8 +10,8 @@ use crate::message::response::{Body, Response};
 use crate::words::status::Status;
 
 impl Response {
-    /// A file, which the server opens off the loop and sends without copying it through memory of
-    /// the program. [`App::files`](crate::App::files) serves a directory.
+    /// A file, which the server opens off the loop. A large one is sent without copying it through
+    /// memory of the program. [`App::files`](crate::App::files) serves a directory.
     ///
     /// The type follows from the end of the name, unless the handler sets one. The response to a
     /// `GET` or a `HEAD` has `ETag`, `Last-Modified` and `Accept-Ranges`, and the server answers
@@ -41,6 +41,15 @@ impl Response {
     /// ```
     pub fn file(path: impl Into<PathBuf>) -> Response {
         Response::of(Status::OK, None, Body::File(FileBody::At(path.into())))
+    }
+
+    /// What the path of a directory gets that has no slash behind it: the path with one, so that
+    /// relative links in its file are right.
+    pub(crate) fn to_directory(path: &str, query: Option<&str>) -> Response {
+        // Not the whole path: one with two slashes in front would name another host.
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        Response::redirect(format!("./{name}/{query}")).status(Status::PERMANENT_REDIRECT)
     }
 
     /// Lets the client save the body under this name: `Content-Disposition: attachment`. A name

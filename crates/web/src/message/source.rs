@@ -7,6 +7,12 @@ use windlass_serve::memory::{Budget, Charge};
 
 use crate::remote::Remote;
 
+/// Bodies, and parts of bodies, from this size on are written without a copy.
+pub(crate) const LARGE: usize = 4096;
+
+/// A source that makes so many empty parts one after the other has failed: it would hold the loop.
+pub(crate) const EMPTY_PARTS: usize = 1000;
+
 /// What makes a body while it is sent. A closure is one: see
 /// [`Response::stream`](crate::Response::stream).
 ///

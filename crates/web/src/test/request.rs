@@ -1,6 +1,6 @@
 //! A request of a test.
 
-use windlass_http1::{Asked, EncodeError, RequestEncoder};
+use windlass_http1::{Asked, EncodeError, Method, RequestEncoder};
 
 /// A request of a test: made by [`get`], [`post`] and the like.
 ///
@@ -116,7 +116,7 @@ impl TestRequest {
     /// Whether it can be repeated when nobody knows whether the server has seen it (RFC 9110,
     /// 9.2.2).
     pub(super) fn is_idempotent(&self) -> bool {
-        matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE")
+        Method::of(self.method.as_bytes()).is_idempotent()
     }
 
     /// The bytes, and what the response answers.

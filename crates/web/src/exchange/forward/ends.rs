@@ -5,7 +5,7 @@ use windlass_serve::{Cause, Engine};
 use super::super::finish::Fate;
 use super::super::program::{Answer, Program};
 use super::super::{Exchange, Machine, Slot, Stage, Wire};
-use super::{Begun, Forwarding, is_idempotent, offer};
+use super::{Begun, Forwarding, offer};
 use crate::client::error::FetchError;
 use crate::client::hub::Reached;
 use crate::words::error::Error;
@@ -55,7 +55,7 @@ impl<K: 'static> Machine<K> {
                 let is_first = !std::mem::replace(&mut forwarding.has_tried_kept, true);
                 // The other kept connections were closed with this one, most likely.
                 self.hub.forget_idle(wire.engine, forwarding.passage.origin());
-                is_first && !forwarding.has_sent && is_idempotent(exchange.asked.method)
+                is_first && !forwarding.has_sent && exchange.asked.method.is_idempotent()
             }
             Reached::Server => false,
         };

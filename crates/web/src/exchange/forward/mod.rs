@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use windlass::Buf;
-use windlass_http1::{BodyEncoder, EncodeError, Framing, Method, RequestHead};
+use windlass_http1::{BodyEncoder, EncodeError, Framing, RequestHead};
 use windlass_serve::Engine;
 
 use super::program::Program;
@@ -272,14 +272,6 @@ fn offer<'a>(head: &RequestHead, bytes: &'a [u8], plan: &Forward) -> Option<&'a 
     let protocols = &plan.upstream.settings().protocols;
     let goes_on = |name: &&str| protocols.iter().any(|one| one.eq_ignore_ascii_case(name));
     list.split(',').map(str::trim).find(goes_on)
-}
-
-/// Whether a request can be sent twice, with the same effect as once (RFC 9110, 9.2.2).
-fn is_idempotent(method: Method) -> bool {
-    matches!(
-        method,
-        Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
-    )
 }
 
 impl<K> Wire<'_, K> {

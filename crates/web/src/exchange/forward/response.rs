@@ -12,12 +12,10 @@ use super::super::stream::ends_with_connection;
 use super::super::{Exchange, Machine, Stage, Wire, arrived};
 use super::Begun;
 use crate::message::head::Head;
+use crate::message::source::LARGE;
 use crate::proxy::{ResponseFields, is_end_to_end};
 use crate::words::error::Error;
 use crate::words::status::Status;
-
-/// Parts of a body from this size on are written without a copy.
-const LARGE: usize = 4096;
 
 impl<K: 'static> Machine<K> {
     /// An interim response has come.
