@@ -168,6 +168,32 @@ fn protocols_are_offered() {
     assert_eq!(head.offer("a/1"), Err(Status));
 }
 
+/// A proxy that passes a TE on would promise what its own server cannot hold.
+#[test]
+fn connection_names_a_te() {
+    for (closes, protocol, connection) in
+        [(false, None, "TE"), (true, None, "close, TE"), (true, Some("a/1"), "close, TE, Upgrade")]
+    {
+        let mut out = Vec::new();
+        let mut head = RequestEncoder::new(&mut out, "GET", "/", "h").expect("a request");
+        head.field("te", "trailers").expect("a field");
+        if let Some(protocol) = protocol {
+            head.upgrade(protocol).expect("an offer");
+        }
+        if closes {
+            head.close();
+        }
+        head.empty();
+        let end = format!("\r\nConnection: {connection}\r\n\r\n");
+        assert!(latin(&out).ends_with(&end), "{}", latin(&out));
+    }
+    let mut out = Vec::new();
+    let mut head = RequestEncoder::new(&mut out, "GET", "/", "h").expect("a request");
+    assert_eq!(head.field("TE", "a\n"), Err(Value));
+    head.empty();
+    assert_eq!(latin(&out), "GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+}
+
 /// What would end a line, or begin a second message.
 #[test]
 fn nothing_is_injected() {

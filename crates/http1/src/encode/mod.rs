@@ -113,17 +113,22 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// Writes `Connection` with the options that are on, if one is.
     #[inline]
-    fn connection(&mut self, closes: bool, keeps_alive: bool, upgrades: bool) {
-        let options: &[u8] = match (closes, keeps_alive, upgrades) {
-            (false, false, false) => return,
-            (false, false, true) => b"Upgrade",
-            (true, _, false) => b"close",
-            (true, _, true) => b"close, Upgrade",
-            (false, true, false) => b"keep-alive",
-            (false, true, true) => b"keep-alive, Upgrade",
-        };
-        self.line("Connection", options);
+    fn connection(&mut self, options: [(bool, &str); 3]) {
+        if options.iter().any(|(is_on, _)| *is_on) {
+            self.connection_with(options);
+        }
+    }
+
+    fn connection_with(&mut self, options: [(bool, &str); 3]) {
+        let mut before = "Connection: ";
+        for (_, option) in options.into_iter().filter(|(is_on, _)| *is_on) {
+            self.put(before.as_bytes());
+            self.put(option.as_bytes());
+            before = ", ";
+        }
+        self.put(b"\r\n");
     }
 
     #[inline]

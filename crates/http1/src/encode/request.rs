@@ -26,6 +26,7 @@ use crate::words::{Asked, Method, Version};
 pub struct RequestEncoder<'o> {
     draft: Draft<'o>,
     asked: Asked,
+    has_te: bool,
 }
 
 impl<'o> RequestEncoder<'o> {
@@ -53,17 +54,21 @@ impl<'o> RequestEncoder<'o> {
             draft.put(part.as_bytes());
         }
         draft.line("Host", host.as_bytes());
-        Ok(RequestEncoder { draft, asked: Asked::new(kind, Version::Http11) })
+        let asked = Asked::new(kind, Version::Http11);
+        Ok(RequestEncoder { draft, asked, has_te: false })
     }
 
-    /// Appends a field.
+    /// Appends a field. `Connection` names a `TE`, so that no proxy passes it on (RFC 9110, section
+    /// 10.1.4).
     ///
     /// # Errors
     ///
     /// The name or the value is invalid, or the encoder writes this field itself. The field is left
     /// out.
     pub fn field(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), EncodeError> {
-        self.draft.field(name, value.as_ref())
+        self.draft.field(name, value.as_ref())?;
+        self.has_te |= name.eq_ignore_ascii_case("te");
+        Ok(())
     }
 
     /// The connection ends behind the response.
@@ -129,7 +134,7 @@ impl<'o> RequestEncoder<'o> {
 
     fn end(mut self, form: BodyForm) -> BodyEncoder {
         let Asked { keep_alive, upgrade, .. } = self.asked;
-        self.draft.connection(!keep_alive, false, upgrade);
+        self.draft.connection([(!keep_alive, "close"), (self.has_te, "TE"), (upgrade, "Upgrade")]);
         self.draft.end();
         BodyEncoder::new(form, keep_alive)
     }

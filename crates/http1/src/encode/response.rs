@@ -185,7 +185,7 @@ impl<'o> ResponseEncoder<'o> {
             return Err(EncodeError::Status);
         }
         self.draft.upgrade(protocol)?;
-        self.draft.connection(false, false, true);
+        self.draft.line("Connection", b"Upgrade");
         self.draft.end();
         Ok(())
     }
@@ -236,7 +236,11 @@ impl<'o> ResponseEncoder<'o> {
         // a close, too: the response is one of HTTP/1.1, which keeps the connection if it says
         // nothing (RFC 9112, 9.3).
         if self.status >= 200 {
-            self.draft.connection(!keeps_alive, is_old && keeps_alive, self.offers);
+            self.draft.connection([
+                (!keeps_alive, "close"),
+                (is_old && keeps_alive, "keep-alive"),
+                (self.offers, "Upgrade"),
+            ]);
         }
         self.draft.end();
         BodyEncoder::new(form, keeps_alive || self.status < 200)

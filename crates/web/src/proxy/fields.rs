@@ -167,7 +167,6 @@ pub(crate) fn encode_request(
         request.field(name, &**value)?;
     }
     if head.accepts_trailers() {
-        // The encoder does not write it, and names it nowhere: each proxy takes trailers.
         request.field("TE", "trailers")?;
     }
     if let Some(protocol) = upgrade {

@@ -115,7 +115,8 @@ fn trailers_go_both_ways<T: Harness>() {
          1\r\na\r\n0\r\nX-Forwarded-For: 6.6.6.6\r\nX-Sum: 1\r\n\r\n",
     );
     let inner = scene.inner_hears(0, "\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n");
-    assert!(scene.text(inner).contains("TE: trailers\r\n"), "{}", scene.text(inner));
+    let heard = scene.text(inner);
+    assert!(heard.contains("TE: trailers\r\n") && heard.contains("Connection: TE\r\n"), "{heard}");
     scene.say(
         inner,
         format!(
