@@ -210,6 +210,20 @@ impl<S: 'static> Bench<S> {
         String::from_utf8_lossy(&std::mem::take(heard)).into_owned()
     }
 
+    /// Waits for a whole response with a `Content-Length`, and takes what the client has heard.
+    #[track_caller]
+    pub fn answer(&mut self, client: Source) -> String {
+        self.until("the response is whole", |b| {
+            let heard = b.heard(client);
+            heard.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+                let field = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+                let len = field.expect("a Content-Length").parse::<usize>().expect("a length");
+                body.len() >= len
+            })
+        });
+        self.take(client)
+    }
+
     /// Whether a client's connection has ended.
     pub fn is_over(&self, client: Source) -> bool {
         self.clients[&client].is_over
