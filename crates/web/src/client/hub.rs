@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use windlass::Buf;
+use windlass::net::SocketOption;
 use windlass_http1::{Asked, BodyEncoder, EncodeError, Limits as CodecLimits, ResponseHead};
 use windlass_serve::{Engine, Id};
 
@@ -268,12 +269,19 @@ impl Hub {
         self.live(call).is_some_and(|call| call.link.is_none())
     }
 
-    /// Sends bytes through a tunnel, and ends this side of it behind them if `ends`.
-    pub(crate) fn pass<S>(&mut self, engine: &mut Engine<S>, call: CallId, data: Buf, ends: bool) {
-        let Some(id) = self.id_of(call) else { return };
-        if engine.write(id, data).is_err() {
+    /// Sends bytes through a tunnel.
+    pub(crate) fn pass<S>(&mut self, engine: &mut Engine<S>, call: CallId, data: Buf) {
+        if let Some(id) = self.id_of(call)
+            && engine.write(id, data).is_err()
+        {
             engine.abort(id);
-        } else if ends {
+        }
+    }
+
+    /// Ends this side of a tunnel, behind what is written.
+    pub(crate) fn end_output<S>(&mut self, engine: &mut Engine<S>, call: CallId) {
+        if let Some(id) = self.id_of(call) {
+            engine.set_option(id, SocketOption::Linger(None));
             engine.shutdown(id);
         }
     }
@@ -316,6 +324,7 @@ impl Hub {
 
     /// Closes a tunnel behind what is written. Nothing more comes of its call.
     pub(crate) fn close<S: LinkState>(&mut self, engine: &mut Engine<S>, call: CallId) {
+        self.end_output(engine, call);
         let Some(of) = self.live(call) else { return };
         if let Some(number) = of.link {
             self.retire(engine, number);

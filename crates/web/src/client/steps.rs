@@ -1,7 +1,9 @@
 //! What follows of what has come: bytes into responses.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use windlass::net::SocketOption;
 use windlass_http1::{Error as CodecError, Event, Framing, Rule};
 use windlass_serve::Engine;
 
@@ -263,6 +265,10 @@ impl Hub {
             call.is_decoded = call.inflater.is_some();
         }
         link.is_tunnel = self.head.framing() == Framing::Tunnel;
+        if let Some(id) = link.id.filter(|_| link.is_tunnel) {
+            // An end of file would say that the client has sent no more.
+            engine.set_option(id, SocketOption::Linger(Some(Duration::ZERO)));
+        }
         if call.is_streamed() {
             return Some(Step::Head(requester));
         }

@@ -94,7 +94,7 @@ impl<K: 'static> Machine<K> {
             (Stage::Forward(_), Cause::TooSlow) => self.passed_too_slow(program, wire, exchange),
             (Stage::Tunnel(_), Cause::Idle) => {
                 slot.exchange = Some(exchange);
-                self.close_tunnel(wire);
+                self.break_tunnel(wire);
             }
             (Stage::Skip, Cause::TooSlow) => {
                 self.recycle(exchange);
@@ -253,7 +253,7 @@ impl<K: 'static> Machine<K> {
                 self.end_forwarding(engine, forwarding, &mut outcome);
             }
             Stage::Tunnel(tunnel) => {
-                self.end_tunnel(engine, tunnel);
+                self.end_tunnel(engine, tunnel, cause);
                 return self.recycle(exchange);
             }
             Stage::Stream(streamed) => {
@@ -297,7 +297,7 @@ impl<K: 'static> Machine<K> {
         (self.is_draining, self.is_leaving) = (true, true);
         self.stop_raw(program, engine);
         self.end_events(program, engine);
-        self.close_tunnels(engine);
+        self.break_tunnels(engine);
         self.hub.drain(engine);
         let is_idle = |id: &Id| engine.state(*id).is_some_and(Slot::is_idle);
         let idle: Vec<Id> = engine.ids().filter(is_idle).collect();

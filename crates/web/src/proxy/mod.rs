@@ -51,6 +51,8 @@
 //! | each server has all [connections](Upstream::connections) in use | 503 |
 //! | the response breaks off in its body | a reset: never an end that looks whole |
 //! | the client goes | the connection to the server ends |
+//! | one side of a tunnel ends | what that side has sent, and its end; the other side goes on |
+//! | a tunnel is idle for too long, or the proxy shuts down | a reset, and so does the server |
 //! | the server answers before the request is whole | its response, and a close if much is left |
 //! | the server sends more than one response | the first. That connection is not used again |
 //!

@@ -152,8 +152,8 @@ impl Upstream {
     }
 
     /// Sets how long a server may send nothing of a body that the client reads, and how long
-    /// nothing may move in a tunnel. Then the client gets a reset, and the tunnel closes. Default
-    /// 60 s.
+    /// nothing may move in a tunnel. Then the client gets a reset, and so does the server of a
+    /// tunnel. Default 60 s.
     pub fn idle_timeout(self, span: Duration) -> Upstream {
         self.set(|settings| settings.idle_timeout = span)
     }

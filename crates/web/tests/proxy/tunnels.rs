@@ -13,12 +13,13 @@ every_driver! {
     bytes_go_both_ways
     what_was_sent_ahead_goes_through
     each_side_ends_alone
+    the_last_bytes_come_before_the_end
     a_reset_goes_through
     an_offer_may_be_declined
-    a_tunnel_that_is_idle_closes
+    a_tunnel_that_is_idle_is_reset
     a_side_that_stalls_holds_the_other
-    a_shutdown_closes_tunnels
-    a_tunnel_that_opens_in_a_shutdown_closes
+    a_shutdown_resets_tunnels
+    no_tunnel_opens_in_a_shutdown
 }
 
 const ASK: &str = "GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -97,15 +98,31 @@ fn each_side_ends_alone<T: Harness>() {
     assert_eq!(scene.proxy.state().counters()[0].active, 0);
 }
 
+fn the_last_bytes_come_before_the_end<T: Harness>() {
+    let big: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
+    for is_client in [true, false] {
+        let (mut scene, client, inner) = tunnel::<T>(|up| up);
+        let (first, last) = if is_client { (client, inner) } else { (inner, client) };
+        scene.finish(first);
+        assert!(scene.ends_whole(last));
+        scene.engine.pause(first);
+        scene.say(last, big.clone());
+        scene.finish(last);
+        scene.settle();
+        assert!(!scene.ends[&first].eof);
+        scene.engine.resume(first);
+        assert!(scene.ends_whole(first));
+        assert!(scene.ends[&first].heard == big);
+    }
+}
+
 fn a_reset_goes_through<T: Harness>() {
     let (mut scene, client, inner) = tunnel::<T>(|up| up);
     scene.reset(inner);
     assert!(!scene.ends_whole(client));
     let (mut scene, client, inner) = tunnel::<T>(|up| up);
     scene.reset(client);
-    scene.until("it hears of it", |scene| {
-        scene.ends[&inner].eof || scene.ends[&inner].closed.is_some()
-    });
+    assert!(!scene.ends_whole(inner));
     scene.until("it is over", |scene| scene.proxy.connections() == 0);
 }
 
@@ -126,16 +143,21 @@ fn an_offer_may_be_declined<T: Harness>() {
     scene.hears(client, "Upgrade: websocket\r\n");
 }
 
-fn a_tunnel_that_is_idle_closes<T: Harness>() {
+fn a_tunnel_that_is_idle_is_reset<T: Harness>() {
     let set: fn(Upstream) -> Upstream = match T::VIRTUAL {
         true => |up| up.idle_timeout(Duration::from_secs(20)),
         false => |up| up.idle_timeout(Duration::from_millis(300)),
     };
     let (mut scene, client, inner) = tunnel::<T>(set);
-    assert!(scene.ends_whole(client));
-    scene.until("the other side, too", |scene| {
-        scene.ends[&inner].eof || scene.ends[&inner].closed.is_some()
-    });
+    assert!(!scene.ends_whole(client), "the server has not ended its side");
+    assert!(!scene.ends_whole(inner), "the client has not ended its side");
+    // One that has ended its side has said all.
+    let (mut scene, client, inner) = tunnel::<T>(set);
+    scene.say(client, "all");
+    scene.finish(client);
+    assert!(!scene.ends_whole(client));
+    assert!(scene.ends_whole(inner));
+    assert_eq!(scene.text(inner), "all");
 }
 
 fn a_side_that_stalls_holds_the_other<T: Harness>() {
@@ -153,19 +175,17 @@ fn a_side_that_stalls_holds_the_other<T: Harness>() {
     }
 }
 
-fn a_shutdown_closes_tunnels<T: Harness>() {
+fn a_shutdown_resets_tunnels<T: Harness>() {
     let (mut scene, client, inner) = tunnel::<T>(|up| up);
     scene.say(inner, "last");
     scene.hears(client, "last");
     scene.proxy.stop(&mut scene.watcher);
-    assert!(scene.ends_whole(client));
-    assert!(scene.ends_whole(inner));
-    scene.engine.close(client);
-    scene.engine.close(inner);
+    assert!(!scene.ends_whole(client), "the server has not ended its side");
+    assert!(!scene.ends_whole(inner), "the client has not ended its side");
     scene.until("it is over", |scene| scene.proxy.is_over());
 }
 
-fn a_tunnel_that_opens_in_a_shutdown_closes<T: Harness>() {
+fn no_tunnel_opens_in_a_shutdown<T: Harness>() {
     let mut scene = Scene::new::<T>();
     let client = scene.ask(ASK);
     let inner = scene.inner_hears(0, "\r\n\r\n");
@@ -173,9 +193,8 @@ fn a_tunnel_that_opens_in_a_shutdown_closes<T: Harness>() {
     scene.settle();
     scene.say(inner, SWITCH);
     assert!(scene.ends_whole(client));
-    assert!(scene.text(client).starts_with("HTTP/1.1 101 "));
-    assert!(scene.ends_whole(inner));
+    assert!(scene.text(client).starts_with("HTTP/1.1 503 "), "{}", scene.text(client));
+    assert!(!scene.ends_whole(inner));
     scene.engine.close(client);
-    scene.engine.close(inner);
     scene.until("it is over", |scene| scene.proxy.is_over());
 }

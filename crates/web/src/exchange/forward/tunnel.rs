@@ -1,4 +1,9 @@
 //! Two connections whose bytes are passed on as they come: behind a 101.
+//!
+//! # Why
+//! To each peer an end of file says that it has all that the other one has sent. So both sockets
+//! are set to end by a reset, whoever ends them: the engine below for want of memory, or the system
+//! behind the end of the process. Only the end of one peer makes that of the other an end of file.
 
 use windlass::Buf;
 use windlass_http1::{Asked, EncodeError, ResponseEncoder, ResponseHead};
@@ -9,7 +14,7 @@ use super::super::program::Program;
 use super::super::read::Rest;
 use super::super::receive::Bytes;
 use super::super::{Exchange, Machine, Slot, Stage, Wire, empty};
-use super::Passage;
+use super::{Passage, Unsent};
 use crate::client::error::FetchError;
 use crate::client::hub::CallId;
 use crate::proxy::ResponseFields;
@@ -40,6 +45,11 @@ impl<K: 'static> Machine<K> {
         let Stage::Forward(forwarding) = &exchange.stage else { return };
         let (asked, upgrades) = (exchange.asked, forwarding.upgrades);
         let encoded = match (self.hub.response(), upgrades) {
+            // A tunnel has no end of its own: a shutdown could not wait for it.
+            (Some(_), true) if self.is_draining => {
+                let error = Error::from(Unsent::NoServer);
+                return self.fail_passed(program, wire, exchange, error);
+            }
             (Some((head, bytes)), true) => switch(&mut self.out, asked, head, bytes),
             _ => Err(EncodeError::Status),
         };
@@ -59,6 +69,7 @@ impl<K: 'static> Machine<K> {
             return;
         };
         let span = forwarding.plan.upstream.settings().idle_timeout;
+        self.reset_at_end(wire, true);
         wire.engine.set_idle_timeout(wire.id, span);
         self.hub.set_idle(wire.engine, forwarding.call, span);
         exchange.stage = Stage::Tunnel(Tunnel {
@@ -76,9 +87,6 @@ impl<K: 'static> Machine<K> {
         if has_ended {
             self.eof(program, wire);
         }
-        if self.is_draining {
-            self.close_tunnel(wire); // as those that there were when the shutdown began
-        }
     }
 
     /// Passes all bytes of the client on.
@@ -92,7 +100,7 @@ impl<K: 'static> Machine<K> {
         if let Stage::Tunnel(tunnel) = &mut exchange.stage {
             if at < bytes.len() {
                 let part = bytes.part(at..bytes.len());
-                self.hub.pass(wire.engine, tunnel.call, part, false);
+                self.hub.pass(wire.engine, tunnel.call, part);
             }
             tunnel.is_full = self.hub.is_full(wire.engine, tunnel.call);
         }
@@ -125,9 +133,13 @@ impl<K: 'static> Machine<K> {
     pub(super) fn tunnel_ended(&mut self, wire: &mut Wire<'_, K>) {
         let Some(tunnel) = wire.tunnel() else { return };
         tunnel.has_server_ended = true;
-        match tunnel.has_client_ended {
-            true => self.close_tunnel(wire),
-            false => _ = wire.engine.shutdown(wire.id),
+        let (call, is_over) = (tunnel.call, tunnel.has_client_ended);
+        self.reset_at_end(wire, false);
+        if is_over {
+            self.hub.close(wire.engine, call);
+            wire.engine.close(wire.id);
+        } else {
+            wire.engine.shutdown(wire.id);
         }
     }
 
@@ -136,44 +148,56 @@ impl<K: 'static> Machine<K> {
         let Some(tunnel) = wire.tunnel() else { return };
         tunnel.has_client_ended = true;
         let (call, is_over) = (tunnel.call, tunnel.has_server_ended);
-        match is_over {
-            true => self.close_tunnel(wire),
-            false => self.hub.pass(wire.engine, call, Buf::default(), true),
+        if is_over {
+            self.hub.close(wire.engine, call);
+            wire.engine.close(wire.id);
+        } else {
+            self.hub.end_output(wire.engine, call);
         }
     }
 
-    /// The link is over, or nothing has moved for too long.
+    /// The link is over, or nothing has moved on it for too long.
     pub(super) fn tunnel_failed(&mut self, wire: &mut Wire<'_, K>, error: &FetchError) {
-        match error {
+        if let FetchError::Connection(Cause::Eof) = error {
             // The server has ended its side, and the client had ended its own.
-            FetchError::Connection(Cause::Eof | Cause::Idle) => {
-                wire.engine.close(wire.id);
-            }
-            _ => self.reset(wire),
+            self.reset_at_end(wire, false);
+            wire.engine.close(wire.id);
+        } else {
+            wire.engine.abort(wire.id);
         }
     }
 
-    /// Closes both connections, behind what is written.
-    pub(in super::super) fn close_tunnel(&mut self, wire: &mut Wire<'_, K>) {
+    /// Ends both connections at once. A peer that has no end of file gets a reset.
+    pub(in super::super) fn break_tunnel(&mut self, wire: &mut Wire<'_, K>) {
         let Some(call) = wire.tunnel().map(|tunnel| tunnel.call) else { return };
-        self.hub.close(wire.engine, call);
-        wire.engine.close(wire.id);
+        self.hub.cancel(wire.engine, call);
+        wire.engine.abort(wire.id);
     }
 
-    /// A client has gone.
-    pub(in super::super) fn end_tunnel(&mut self, engine: &mut Engine<Slot<K>>, tunnel: &Tunnel) {
-        self.hub.cancel(engine, tunnel.call);
+    /// The connection of the client is over.
+    pub(in super::super) fn end_tunnel(
+        &mut self,
+        engine: &mut Engine<Slot<K>>,
+        tunnel: &Tunnel,
+        cause: Cause,
+    ) {
+        if cause == Cause::Eof {
+            // The client has ended its side, and the server had ended its own.
+            self.hub.close(engine, tunnel.call);
+        } else {
+            self.hub.cancel(engine, tunnel.call);
+        }
     }
 
-    /// The server shuts down: tunnels close.
-    pub(in super::super) fn close_tunnels(&mut self, engine: &mut Engine<Slot<K>>) {
+    /// The server shuts down.
+    pub(in super::super) fn break_tunnels(&mut self, engine: &mut Engine<Slot<K>>) {
         let is_tunnel = |slot: &Slot<K>| {
             let stage = slot.exchange.as_ref().map(|exchange| &exchange.stage);
             matches!(stage, Some(Stage::Tunnel(_)))
         };
         let ids = engine.ids().filter(|id| engine.state(*id).is_some_and(is_tunnel));
         for id in ids.collect::<Vec<Id>>() {
-            self.close_tunnel(&mut Wire { engine, id });
+            self.break_tunnel(&mut Wire { engine, id });
         }
     }
 }
