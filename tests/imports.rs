@@ -35,7 +35,7 @@ struct Floors {
 }
 
 /// Every crate of the workspace.
-const CRATES: [&Floors; 4] = [&CORE, &SERVE, &HTTP1, &WEB];
+const CRATES: [&Floors; 5] = [&CORE, &SERVE, &HTTP1, &WEBSOCKET, &WEB];
 
 const CORE: Floors = Floors {
     home: "",
@@ -133,6 +133,20 @@ const HTTP1: Floors = Floors {
     own: None,
     apart: None,
     least: 40,
+};
+
+const WEBSOCKET: Floors = Floors {
+    home: "crates/websocket",
+    layers: &[
+        ("words", &["words", "close", "error", "limits"]),
+        ("bytes", &["mask", "utf8"]),
+        ("messages", &["handshake", "encode", "decode"]),
+    ],
+    folders: &[],
+    upward: &[],
+    own: None,
+    apart: None,
+    least: 8,
 };
 
 const WEB: Floors = Floors {

@@ -21,7 +21,7 @@ pub(super) struct Rules {
 }
 
 /// Every crate of the workspace.
-pub(super) const CRATES: [Rules; 4] = [
+pub(super) const CRATES: [Rules; 5] = [
     Rules {
         home: "",
         root_types: 32,
@@ -42,6 +42,13 @@ pub(super) const CRATES: [Rules; 4] = [
         parts: ("head/request.rs", "pub struct RequestHead {", 12),
         beside: &[],
         functions: 100,
+    },
+    Rules {
+        home: "crates/websocket",
+        root_types: 20,
+        parts: ("decode.rs", "pub struct Decoder {", 13),
+        beside: &[],
+        functions: 20,
     },
     Rules {
         home: "crates/web",
@@ -194,7 +201,7 @@ fn the_root_has_few_names() {
         // A module is a page of names of its own.
         let types = names.iter().filter(|name| name.starts_with(|c: char| c.is_uppercase()));
         let count = types.count();
-        assert!(count > 12, "{home}: the search finds nothing any more: {names:?}");
+        assert!(count > 10, "{home}: the search finds nothing any more: {names:?}");
         assert!(count <= root_types, "{home}: {count}: {names:?}");
         assert!(!names.iter().any(|name| name == "*"), "{home}: a glob has no count");
     }

@@ -1,0 +1,310 @@
+//! Frames that come.
+
+use std::ops::Range;
+
+use crate::close::CloseCode;
+use crate::error::{Error, Rule};
+use crate::limits::Limits;
+use crate::mask::mask;
+use crate::utf8::Utf8;
+use crate::words::{Kind, Opcode, Role};
+
+/// What has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Nothing yet: give the same bytes again, with more behind them. At most 139 bytes are kept
+    /// so.
+    NeedMore,
+    /// A part of a message. The offsets are those of its bytes, without the mask.
+    Data {
+        /// What the message is.
+        kind: Kind,
+        /// The bytes of this part.
+        payload: Range<usize>,
+        /// Whether the message is compressed. The decoder has not checked its text then.
+        is_compressed: bool,
+        /// Whether the message begins here.
+        is_first: bool,
+        /// Whether the message ends here.
+        is_last: bool,
+    },
+    /// A ping, with its bytes. A pong with the same bytes answers it.
+    Ping(Range<usize>),
+    /// A pong, with its bytes.
+    Pong(Range<usize>),
+    /// The peer sends no more. The reason is UTF-8.
+    Close(Option<CloseCode>, Range<usize>),
+    /// The peer has sent a close frame, and nothing behind it counts.
+    Closed,
+}
+
+/// What a call of [`Decoder::decode`] has done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// How many bytes are done with, from the start of those that were given. The offsets of the
+    /// event are within them.
+    pub consumed: usize,
+    /// What they were.
+    pub event: Event,
+}
+
+/// The input of one side of a connection.
+///
+/// Every cut of the same bytes gives the same events, but for the cuts within a message.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    role: Role,
+    /// Whether messages may be compressed.
+    deflates: bool,
+    state: State,
+    /// The message that is begun.
+    message: Option<Kind>,
+    is_compressed: bool,
+    /// Whether a part of the message was told.
+    is_told: bool,
+    /// Whether the frame is the last one of its message.
+    is_last: bool,
+    /// What the last bytes of the frame's mask are, in the order of its next bytes.
+    key: Option<[u8; 4]>,
+    utf8: Utf8,
+    /// Bytes of the frame that are not there yet.
+    left: u64,
+    /// Bytes of the message so far, and the whole frame.
+    bytes: u64,
+    frames: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Head,
+    Payload,
+    Closed,
+    Failed(Error),
+}
+
+struct Head {
+    first: u8,
+    size: usize,
+    len: u64,
+    key: Option<[u8; 4]>,
+}
+
+impl Decoder {
+    /// The input of this side.
+    pub const fn new(role: Role) -> Decoder {
+        Decoder {
+            role,
+            deflates: false,
+            state: State::Head,
+            message: None,
+            is_compressed: false,
+            is_told: false,
+            is_last: false,
+            key: None,
+            utf8: Utf8::NEW,
+            left: 0,
+            bytes: 0,
+            frames: 0,
+        }
+    }
+
+    /// Messages may be compressed: both sides have agreed to permessage-deflate.
+    pub const fn deflate(mut self) -> Decoder {
+        self.deflates = true;
+        self
+    }
+
+    /// Whether no message and no frame is begun, so that it is as a new one.
+    pub fn is_idle(&self) -> bool {
+        matches!((&self.state, self.message), (State::Head, None))
+    }
+
+    /// Bytes of the frame that have not come yet: 0 between frames.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Decodes what `bytes` begin with, and takes the mask off what it tells.
+    ///
+    /// # Errors
+    ///
+    /// The peer breaks a rule or a limit. [`Error::close_code`] is the answer.
+    #[inline]
+    pub fn decode(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
+        let step = match self.state {
+            State::Head => self.head(limits, bytes),
+            State::Payload if bytes.is_empty() => Ok(Step { consumed: 0, event: Event::NeedMore }),
+            State::Payload => self.payload(bytes, 0),
+            State::Closed => Ok(Step { consumed: bytes.len(), event: Event::Closed }),
+            State::Failed(error) => Err(error),
+        };
+        if let Err(error) = step {
+            self.state = State::Failed(error);
+        }
+        step
+    }
+
+    #[inline]
+    fn head(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
+        let Some(head) = self.read_head(bytes)? else {
+            return Ok(Step { consumed: 0, event: Event::NeedMore });
+        };
+        let opcode = self.check(limits, &head)?;
+        if opcode.is_control() {
+            return self.control(opcode, &head, bytes);
+        }
+        if head.len > 0 && bytes.len() == head.size {
+            return Ok(Step { consumed: 0, event: Event::NeedMore });
+        }
+        if opcode != Opcode::Continuation {
+            let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
+            self.message = Some(kind);
+            self.is_compressed = head.first & 0x40 != 0;
+            (self.is_told, self.bytes, self.frames) = (false, 0, 0);
+        }
+        self.is_last = head.first & 0x80 != 0;
+        self.bytes += head.len;
+        self.frames += 1;
+        (self.left, self.key) = (head.len, head.key);
+        self.payload(bytes, head.size)
+    }
+
+    /// Reads a head, if it is there.
+    fn read_head(&self, bytes: &[u8]) -> Result<Option<Head>, Error> {
+        let [first, second, rest @ ..] = bytes else { return Ok(None) };
+        let (len, used) = match second & 0x7f {
+            126 => match rest.first_chunk() {
+                Some(len) => (u64::from(u16::from_be_bytes(*len)), 2),
+                None => return self.partly(*first, *second),
+            },
+            127 => match rest.first_chunk() {
+                Some(len) => (u64::from_be_bytes(*len), 8),
+                None => return self.partly(*first, *second),
+            },
+            len => (u64::from(len), 0),
+        };
+        let is_short = used == 2 && len < 126 || used == 8 && len <= 0xffff;
+        let is_masked = second & 0x80 != 0;
+        let key = match (is_masked, rest[used..].first_chunk()) {
+            (false, _) => None,
+            (true, Some(key)) => Some(*key),
+            (true, None) => return self.partly(*first, *second),
+        };
+        if is_short || len >> 63 != 0 {
+            return Err(Rule::Length.into());
+        }
+        let size = 2 + used + if is_masked { 4 } else { 0 };
+        Ok(Some(Head { first: *first, size, len, key }))
+    }
+
+    /// What the first two bytes of a head show already.
+    fn partly(&self, first: u8, second: u8) -> Result<Option<Head>, Error> {
+        self.check_bits(first, second & 0x80 != 0)?;
+        let is_control = first & 0x08 != 0;
+        if is_control && second & 0x7f > 125 {
+            return Err(Rule::ControlLength.into());
+        }
+        Ok(None)
+    }
+
+    fn check_bits(&self, first: u8, is_masked: bool) -> Result<Opcode, Error> {
+        let opcode = Opcode::new(first & 0x0f).ok_or(Rule::ReservedOpcode)?;
+        let may_compress = self.deflates && matches!(opcode, Opcode::Text | Opcode::Binary);
+        if first & 0x30 != 0 || first & 0x40 != 0 && !may_compress {
+            return Err(Rule::ReservedBit.into());
+        }
+        match (self.role, is_masked) {
+            (Role::Server, false) => return Err(Rule::NoMask.into()),
+            (Role::Client, true) => return Err(Rule::Masked.into()),
+            _ => {}
+        }
+        match (opcode, self.message) {
+            (Opcode::Continuation, None) => Err(Rule::NoMessage.into()),
+            (Opcode::Text | Opcode::Binary, Some(_)) => Err(Rule::Interrupted.into()),
+            _ if opcode.is_control() && first & 0x80 == 0 => Err(Rule::ControlFragment.into()),
+            _ => Ok(opcode),
+        }
+    }
+
+    fn check(&self, limits: &Limits, head: &Head) -> Result<Opcode, Error> {
+        let opcode = self.check_bits(head.first, head.key.is_some())?;
+        if opcode.is_control() {
+            return if head.len <= 125 { Ok(opcode) } else { Err(Rule::ControlLength.into()) };
+        }
+        let (bytes, frames) = match opcode {
+            Opcode::Continuation => (self.bytes, self.frames),
+            _ => (0, 0),
+        };
+        if bytes + head.len > limits.message {
+            return Err(Rule::MessageLength.into());
+        }
+        if frames >= limits.fragments {
+            return Err(Rule::Fragments.into());
+        }
+        Ok(opcode)
+    }
+
+    fn control(&mut self, opcode: Opcode, head: &Head, bytes: &mut [u8]) -> Result<Step, Error> {
+        let payload = head.size..head.size + head.len as usize;
+        if bytes.len() < payload.end {
+            return Ok(Step { consumed: 0, event: Event::NeedMore });
+        }
+        let said = &mut bytes[payload.clone()];
+        if let Some(key) = head.key {
+            mask(key, said);
+        }
+        let consumed = payload.end;
+        let event = match opcode {
+            Opcode::Ping => Event::Ping(payload),
+            Opcode::Pong => Event::Pong(payload),
+            _ => {
+                let (code, reason) = match said {
+                    [] => (None, payload),
+                    [_] => return Err(Rule::CloseCode.into()),
+                    [a, b, reason @ ..] => {
+                        let code = CloseCode::new(u16::from_be_bytes([*a, *b]));
+                        let code = code.ok_or(Rule::CloseCode)?;
+                        if simdutf8::basic::from_utf8(reason).is_err() {
+                            return Err(Rule::Utf8.into());
+                        }
+                        (Some(code), payload.start + 2..payload.end)
+                    }
+                };
+                self.state = State::Closed;
+                Event::Close(code, reason)
+            }
+        };
+        Ok(Step { consumed, event })
+    }
+
+    /// Tells the bytes of the frame that are there, from `at` on.
+    #[inline]
+    fn payload(&mut self, bytes: &mut [u8], at: usize) -> Result<Step, Error> {
+        let len =
+            usize::try_from(self.left).map_or(bytes.len() - at, |left| left.min(bytes.len() - at));
+        let (payload, kind) = (at..at + len, self.message.expect("a message is begun"));
+        let part = &mut bytes[payload.clone()];
+        if let Some(key) = &mut self.key {
+            mask(*key, part);
+            key.rotate_left(len % 4);
+        }
+        self.left -= len as u64;
+        let is_last = self.left == 0 && self.is_last;
+        if kind == Kind::Text && !self.is_compressed {
+            let is_text = self.utf8.push(part) && (!is_last || self.utf8.is_whole());
+            if !is_text {
+                return Err(Rule::Utf8.into());
+            }
+        }
+        let is_first = !self.is_told;
+        self.is_told = true;
+        self.state = if self.left == 0 { State::Head } else { State::Payload };
+        if is_last {
+            self.message = None;
+        }
+        let is_compressed = self.is_compressed;
+        let event = Event::Data { kind, payload, is_compressed, is_first, is_last };
+        Ok(Step { consumed: at + len, event })
+    }
+}

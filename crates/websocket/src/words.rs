@@ -1,0 +1,64 @@
+//! The words of the protocol.
+
+/// Which side of a connection this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It has accepted the connection. Its frames have no mask, and those that it gets have one.
+    Server,
+    /// It has made the connection. Its frames have a mask, and those that it gets have none.
+    Client,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Text in UTF-8.
+    Text,
+    /// Bytes.
+    Binary,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Opcode {
+    /// A part of a message, but the first one.
+    Continuation = 0,
+    /// The first part of a text.
+    Text = 1,
+    /// The first part of a message of bytes.
+    Binary = 2,
+    /// No frame follows this one.
+    Close = 8,
+    /// It asks for a pong.
+    Ping = 9,
+    /// The answer to a ping, or a sign of life.
+    Pong = 10,
+}
+
+impl Opcode {
+    pub(crate) fn new(bits: u8) -> Option<Opcode> {
+        Some(match bits {
+            0 => Opcode::Continuation,
+            1 => Opcode::Text,
+            2 => Opcode::Binary,
+            8 => Opcode::Close,
+            9 => Opcode::Ping,
+            10 => Opcode::Pong,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn is_control(self) -> bool {
+        self as u8 >= 8
+    }
+}
+
+impl From<Kind> for Opcode {
+    fn from(kind: Kind) -> Opcode {
+        match kind {
+            Kind::Text => Opcode::Text,
+            Kind::Binary => Opcode::Binary,
+        }
+    }
+}
