@@ -140,6 +140,7 @@ const WEBSOCKET: Floors = Floors {
     layers: &[
         ("words", &["words", "close", "error", "limits"]),
         ("bytes", &["mask", "utf8"]),
+        ("compression", &["deflate"]),
         ("messages", &["handshake", "encode", "decode"]),
     ],
     folders: &[],

@@ -55,6 +55,7 @@ const BETWEEN: &[&str] = &[
     "Files",
     "Finished",
     "Found",
+    "History",
     "Inbox",
     "Input",
     "Job",

@@ -7,6 +7,8 @@
 //! - [`handshake`] has what a request and its response say about the protocol.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "deflate")]
+pub mod deflate;
 pub mod handshake;
 
 mod close;
