@@ -66,7 +66,7 @@ impl Inflaters {
         Ok(())
     }
 
-    /// StreamLeases an inflater for one message that comes in parts; `None` if all are leased: then the
+    /// Leases an inflater for one message that comes in parts; `None` if all are leased: then the
     /// connection is not read.
     ///
     /// With a history, no other message of its connection is inflated until this one has gone
