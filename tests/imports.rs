@@ -155,7 +155,7 @@ const WEB: Floors = Floors {
     layers: &[
         ("words", &["words"]),
         ("codings of bodies", &["coding"]),
-        ("other threads", &["remote", "topics"]),
+        ("other threads", &["remote"]),
         ("sources of bodies", &["message::source"]),
         (
             "other servers",
@@ -210,6 +210,7 @@ const WEB: Floors = Floors {
                 "message::later",
                 "message::writer",
                 "message::event",
+                "message::publication",
                 "message::arrived",
                 "message::form",
                 "message::save",
@@ -219,7 +220,21 @@ const WEB: Floors = Floors {
                 "message::http_types",
             ],
         ),
+        ("who hears what", &["topics"]),
         ("connections", &["exchange"]),
+        (
+            "WebSockets",
+            &[
+                "websocket::message",
+                "websocket::settings",
+                "websocket::incoming",
+                "websocket::loop_sockets",
+                "websocket::session",
+                "websocket::socket",
+                "websocket::peer",
+                "websocket",
+            ],
+        ),
         ("programs", &["engine::request", "engine::events", "engine::queue", "engine", "app"]),
         (
             "tests of programs",

@@ -130,6 +130,8 @@ pub mod test;
 mod topics;
 pub mod upgrade;
 pub mod upload;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 mod words;
 
 pub use app::{App, Finished, Listen, Running, ServerLoop};

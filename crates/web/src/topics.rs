@@ -4,10 +4,20 @@
 //! The table knows connections by their ids, and nothing of what they speak. So one topic can have
 //! hearers of several protocols. A topic is there as long as it has a hearer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use windlass_serve::Id;
+
+use crate::message::publication::Publication;
+
+/// What a connection asks for in a callback. It happens behind the callback.
+pub(crate) enum TopicCall {
+    Subscribe(Id, Arc<str>),
+    Unsubscribe(Id, Arc<str>),
+    /// A publication of this loop, by its index.
+    Publish(usize, Publication),
+}
 
 /// The topics of a loop.
 #[derive(Default)]
@@ -15,6 +25,8 @@ pub(crate) struct Topics {
     /// In an order that does not depend on the process, so that a seed of a simulation has one
     /// trace.
     hearers: HashMap<Arc<str>, BTreeSet<Id>>,
+    /// What connections hear that keep no list of it themselves.
+    heard: BTreeMap<Id, Vec<Arc<str>>>,
 }
 
 impl Topics {
@@ -34,6 +46,31 @@ impl Topics {
             self.hearers.remove(topic);
         }
         did
+    }
+
+    /// As [`subscribe`](Topics::subscribe), for a connection that keeps no list of its topics.
+    pub(crate) fn hear(&mut self, topic: Arc<str>, id: Id) -> bool {
+        let is_new = self.subscribe(&topic, id);
+        if is_new {
+            self.heard.entry(id).or_default().push(topic);
+        }
+        is_new
+    }
+
+    /// As [`unsubscribe`](Topics::unsubscribe), for such a connection.
+    pub(crate) fn hear_no_more(&mut self, topic: &str, id: Id) -> bool {
+        let Some(topics) = self.heard.get_mut(&id) else { return false };
+        topics.retain(|one| **one != *topic);
+        if topics.is_empty() {
+            self.heard.remove(&id);
+        }
+        self.unsubscribe(topic, id)
+    }
+
+    /// Such a connection is over: how many topics it heard.
+    pub(crate) fn forget(&mut self, id: Id) -> usize {
+        let topics = self.heard.remove(&id).unwrap_or_default();
+        topics.iter().filter(|topic| self.unsubscribe(topic, id)).count()
     }
 
     /// Those that hear a topic.

@@ -11,6 +11,7 @@
 //! listen.rs   where it listens
 //! running.rs  the server: addresses, loops, start and end
 //! upgrade.rs  what takes over a connection behind an upgrade
+//! websocket.rs  routes whose connections become WebSockets
 //! ```
 
 mod every;
@@ -22,7 +23,10 @@ mod routes;
 mod running;
 mod serve;
 pub(crate) mod upgrade;
+#[cfg(feature = "websocket")]
+mod websocket;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +45,9 @@ use crate::message::response::Response;
 use crate::message::save::Saved;
 use crate::message::trace::Spans;
 use crate::remote::Remote;
+use crate::topics::TopicCall;
+#[cfg(feature = "websocket")]
+use crate::websocket::LoopSockets;
 use crate::words::error::Error;
 use crate::words::limits::Limits;
 
@@ -400,6 +407,9 @@ pub(crate) struct Perform<S> {
     spans: Spans,
     /// What has taken over connections.
     raws: Raws<Box<dyn Protocol<S>>>,
+    topic_calls: VecDeque<TopicCall>,
+    #[cfg(feature = "websocket")]
+    sockets: LoopSockets,
 }
 
 /// What is kept of a request until its response is decided.
@@ -422,7 +432,16 @@ pub(crate) enum Kept<S> {
 impl<S> Perform<S> {
     fn new(plan: Arc<Plan<S>>, state: S) -> Perform<S> {
         let (plan, spans, raws) = (Rc::new(plan), Spans::default(), Raws::default());
-        Perform { plan, state, panics: 0, spans, raws }
+        Perform {
+            plan,
+            state,
+            panics: 0,
+            spans,
+            raws,
+            topic_calls: VecDeque::new(),
+            #[cfg(feature = "websocket")]
+            sockets: LoopSockets::default(),
+        }
     }
 
     fn state(&mut self) -> &mut S {

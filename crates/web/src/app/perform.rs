@@ -27,6 +27,7 @@ use crate::message::request::receive::{Demand, Resume};
 use crate::message::request::{Asked, Request};
 use crate::message::response::{Body, Response};
 use crate::message::save::Saved;
+use crate::topics::TopicCall;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -190,6 +191,11 @@ impl<S: 'static> Program for Perform<S> {
 
     fn raw(&mut self, engine: &mut Engine<Slot<Kept<S>>>, id: Id, raw: u32, news: News) -> bool {
         self.tell(engine, id, raw, news)
+    }
+
+    #[inline]
+    fn next_topic_call(&mut self) -> Option<TopicCall> {
+        self.topic_calls.pop_front()
     }
 
     fn raw_over(&mut self, raw: u32, over: Over) {

@@ -11,7 +11,7 @@ use super::every::{self, Periodic};
 use super::{Kept, Perform};
 use crate::client::news::LinkEnd;
 use crate::exchange::{Machine, Slot, Wire};
-use crate::message::event::Publication;
+use crate::message::publication::Publication;
 use crate::remote::{Remote, WillShutDown};
 use crate::words::report::Requests;
 
@@ -53,6 +53,7 @@ macro_rules! with_wire {
         let mut $wire = Wire { engine: $c.engine(), id };
         $self.machine.begin_callback($wire.engine);
         $call;
+        $self.machine.make_topic_calls(&mut $self.perform, $wire.engine);
         $self.machine.forget_dropped($wire.engine);
         Action::None
     }};
@@ -68,6 +69,7 @@ impl<S: 'static> Handler for Loop<S> {
 
     fn stopping(&mut self, server: &mut Context<'_, Self::State>) -> Action {
         self.machine.drain(&mut self.perform, server.engine());
+        self.machine.make_topic_calls(&mut self.perform, server.engine());
         Action::None
     }
 
@@ -82,7 +84,8 @@ impl<S: 'static> Handler for Loop<S> {
         let message = match message.downcast::<Publication>() {
             Ok(publication) => {
                 self.machine.begin_callback(server.engine());
-                self.machine.publish(server.engine(), &publication);
+                self.machine.publish(&mut self.perform, server.engine(), &publication);
+                self.machine.make_topic_calls(&mut self.perform, server.engine());
                 return Action::None;
             }
             Err(message) => message,
@@ -179,6 +182,7 @@ impl<S: 'static> Handler for Loop<S> {
             return Action::None;
         }
         self.machine.closed(&mut self.perform, engine, closed.state, end);
+        self.machine.make_topic_calls(&mut self.perform, engine);
         self.machine.forget_dropped(engine);
         Action::None
     }

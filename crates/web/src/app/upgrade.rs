@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::{Buf, Handle};
@@ -12,8 +14,14 @@ use super::{Kept, Perform};
 use crate::exchange::Slot;
 use crate::exchange::program::Answer;
 use crate::exchange::raw::{News, Over, Switch};
+use crate::message::publication::{Publication, Published};
 use crate::message::request::{Asked, Request};
 use crate::message::response::Response;
+#[cfg(feature = "websocket")]
+use crate::remote::Remote;
+use crate::topics::TopicCall;
+#[cfg(feature = "websocket")]
+use crate::websocket::LoopSockets;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -67,6 +75,9 @@ pub trait Protocol<S>: 'static {
         c.close();
     }
 
+    /// Something was published on a topic that the connection [hears](RawConn::subscribe).
+    fn published(&mut self, state: &mut S, c: &mut RawConn<'_, S>, what: &Published) {}
+
     /// Another thread has [woken](crate::Remote::wake) the connection.
     fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {}
 
@@ -98,10 +109,15 @@ pub struct Released {
 
 /// A connection that has gone over to another protocol, in a callback of [`Protocol`].
 pub struct RawConn<'a, S: 'static> {
-    engine: &'a mut Engine<Slot<Kept<S>>>,
-    id: Id,
+    pub(super) engine: &'a mut Engine<Slot<Kept<S>>>,
+    pub(super) id: Id,
     /// Whether the program has ended it in this callback.
     ends: bool,
+    pub(super) topic_calls: &'a mut VecDeque<TopicCall>,
+    #[cfg(feature = "websocket")]
+    pub(super) sockets: &'a mut LoopSockets,
+    #[cfg(feature = "websocket")]
+    pub(super) remote: &'a Remote,
 }
 
 impl<S: 'static> RawConn<'_, S> {
@@ -167,6 +183,24 @@ impl<S: 'static> RawConn<'_, S> {
     /// Limits a time of the program's own: see [`Engine::time_limit`].
     pub fn time_limit(&mut self, span: impl Into<Option<Duration>>) {
         self.engine.time_limit(self.id, span);
+    }
+
+    /// Hears what is [published](crate::Remote::publish) on a topic from now on:
+    /// [`Protocol::published`].
+    pub fn subscribe(&mut self, topic: impl Into<Arc<str>>) {
+        self.topic_calls.push_back(TopicCall::Subscribe(self.id, topic.into()));
+    }
+
+    /// Hears it no more.
+    pub fn unsubscribe(&mut self, topic: impl Into<Arc<str>>) {
+        self.topic_calls.push_back(TopicCall::Unsubscribe(self.id, topic.into()));
+    }
+
+    /// Tells something to all that hear a topic, this connection included if it does: see
+    /// [`Remote::publish`](crate::Remote::publish).
+    pub fn publish(&mut self, topic: impl Into<Arc<str>>, what: impl Into<Published>) {
+        let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
+        self.topic_calls.push_back(TopicCall::Publish(self.id.loop_index(), publication));
     }
 
     /// Shuts down the output behind what is written.
@@ -296,7 +330,16 @@ impl<S: 'static> Perform<S> {
         news: News,
     ) -> bool {
         let (Some(raw), state) = (self.raws.get_mut(raw), &mut self.state) else { return false };
-        let mut c = RawConn { engine, id, ends: false };
+        let mut c = RawConn {
+            engine,
+            id,
+            ends: false,
+            topic_calls: &mut self.topic_calls,
+            #[cfg(feature = "websocket")]
+            sockets: &mut self.sockets,
+            #[cfg(feature = "websocket")]
+            remote: &self.plan.remote,
+        };
         match news {
             News::Data(data) => raw.data(state, &mut c, data),
             News::Opened => raw.opened(state, &mut c),
@@ -304,6 +347,7 @@ impl<S: 'static> Perform<S> {
             News::Drained => raw.drained(state, &mut c),
             News::LimitReached(cause) => raw.limit_reached(state, &mut c, cause),
             News::Wake => raw.wake(state, &mut c),
+            News::Published(what) => raw.published(state, &mut c, &what),
             News::Stopping => raw.stopping(state, &mut c),
         }
         !c.ends

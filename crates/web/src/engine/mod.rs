@@ -39,7 +39,7 @@ use windlass_serve::{Config, Id, Remote};
 use crate::client::news::LinkEnd;
 use crate::exchange::program::Answer;
 use crate::exchange::{Machine, Slot, Wire};
-use crate::message::event::Publication;
+use crate::message::publication::Publication;
 use crate::message::response::Response;
 use crate::remote::WillShutDown;
 use crate::words::limits::Limits;
@@ -203,7 +203,7 @@ impl<S: Default + 'static> Engine<S> {
     fn message(&mut self, message: Message) -> Option<Event<S>> {
         let message = match message.downcast::<Publication>() {
             Ok(publication) => {
-                self.machine.publish(&mut self.below, &publication);
+                self.machine.publish(&mut self.queue, &mut self.below, &publication);
                 return None;
             }
             Err(message) => message,

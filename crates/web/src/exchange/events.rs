@@ -1,12 +1,17 @@
 //! Responses that tell events: what they hear, and how they are told.
 
+use std::sync::Arc;
+
 use windlass_http1::BodyEncoder;
 use windlass_serve::{Engine, Id, Refusal};
 
 use super::program::Program;
+use super::raw::News;
 use super::{Machine, Slot, Stage, Wire};
-use crate::message::event::{EventBytes, Publication};
+use crate::message::event::EventBytes;
+use crate::message::publication::Publication;
 use crate::message::subscription::Subscription;
+use crate::topics::TopicCall;
 
 /// A response that hears topics.
 pub(super) struct Hearing {
@@ -46,16 +51,74 @@ impl<K: 'static> Machine<K> {
     }
 
     /// Tells an event to all connections of this loop that hear its topic.
-    pub(crate) fn publish(&mut self, engine: &mut Engine<Slot<K>>, publication: &Publication) {
+    pub(crate) fn publish<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        publication: &Publication,
+    ) {
         let mut ids = std::mem::take(&mut self.hearers);
         ids.extend(self.topics.hearers(&publication.topic));
         for id in ids.drain(..) {
-            self.tell_event(&mut Wire { engine, id }, publication);
+            let mut wire = Wire { engine, id };
+            match wire.raw() {
+                Some(raw) => {
+                    let what = Arc::clone(&publication.what);
+                    program.raw(wire.engine, id, raw, News::Published(what));
+                }
+                None => self.tell_event(&mut wire, publication),
+            }
         }
         self.hearers = ids;
     }
 
+    /// Does what callbacks have asked for, in their order.
+    #[inline]
+    pub(crate) fn make_topic_calls<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+    ) {
+        while let Some(call) = program.next_topic_call() {
+            self.make_topic_call(program, engine, call);
+        }
+    }
+
+    fn make_topic_call<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        call: TopicCall,
+    ) {
+        match call {
+            TopicCall::Subscribe(id, topic) => {
+                let is_raw = engine.state(id).is_some_and(|slot| slot.raw().is_some());
+                if is_raw && self.topics.hear(topic, id) {
+                    self.remote.count_hearers(1);
+                }
+            }
+            TopicCall::Unsubscribe(id, topic) => {
+                if self.topics.hear_no_more(&topic, id) {
+                    self.remote.count_hearers(-1);
+                }
+            }
+            TopicCall::Publish(own, publication) => {
+                if self.remote.has_hearers() {
+                    self.remote.publish_elsewhere(own, &publication);
+                    self.publish(program, engine, &publication);
+                }
+            }
+        }
+    }
+
+    /// A connection with another protocol is over: it hears no topic any more.
+    pub(super) fn forget_topics(&mut self, id: Id) {
+        let count = self.topics.forget(id);
+        self.remote.count_hearers(-(count as isize));
+    }
+
     fn tell_event(&mut self, wire: &mut Wire<'_, K>, publication: &Publication) {
+        let Some(event) = publication.what.event() else { return };
         let is_full = wire.engine.is_full(wire.id);
         let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) else { return };
         let Stage::Stream(streamed) = &mut exchange.stage else { return };
@@ -63,7 +126,7 @@ impl<K: 'static> Machine<K> {
         // Without a part of it, the rest of a compressed body is nothing.
         let is_lossy = hearing.subscription.is_lossy && (is_full || streamed.packing.is_none());
         if !is_full {
-            match self.write_event(wire, &publication.event) {
+            match self.write_event(wire, event) {
                 // It ends already.
                 Ok(()) | Err(Refusal::Stale) => return,
                 Err(_) => {}

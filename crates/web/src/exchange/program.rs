@@ -25,6 +25,7 @@ use crate::message::request::receive::Resume;
 use crate::message::response::Response;
 use crate::message::save::{Save, Saved};
 use crate::proxy::Forward;
+use crate::topics::TopicCall;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -128,6 +129,12 @@ pub(crate) trait Program {
     /// Something has happened on a connection that has gone over to another protocol. Returns
     /// whether it goes on: the program has neither closed nor detached it.
     fn raw(&mut self, engine: &mut Engine<Slot<Self::Keep>>, id: Id, raw: u32, news: News) -> bool;
+
+    /// What the callbacks of such connections have asked for, and is not done.
+    #[inline]
+    fn next_topic_call(&mut self) -> Option<TopicCall> {
+        None
+    }
 
     /// Such a connection is over. Its number is free.
     fn raw_over(&mut self, raw: u32, over: Over);

@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use windlass::{Buf, Handle};
 use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
@@ -23,6 +24,7 @@ use super::program::Program;
 use super::respond::{Context, Next, PANICKED};
 use super::{Exchange, IS_OTHER, IS_TLS, Machine, RAW, Slot, Wire, arrived};
 use crate::message::head::Head;
+use crate::message::publication::Published;
 use crate::words::error::Error;
 use crate::words::status::Status;
 
@@ -44,6 +46,8 @@ pub(crate) enum News {
     Drained,
     Wake,
     LimitReached(Cause),
+    /// Something was published on a topic that it hears.
+    Published(Arc<Published>),
     /// The server shuts down.
     Stopping,
 }
@@ -270,6 +274,7 @@ impl<K: 'static> Machine<K> {
         cause: Cause,
     ) {
         self.take_early(id);
+        self.forget_topics(id);
         program.raw_over(raw, Over::Closed(cause));
     }
 
@@ -282,6 +287,7 @@ impl<K: 'static> Machine<K> {
         (handle, mut undelivered, eof): (Handle, Vec<Buf>, bool),
     ) {
         let Some(raw) = slot.raw() else { return };
+        self.forget_topics(id);
         if let Some(early) = self.take_early(id) {
             undelivered.insert(0, early);
         }

@@ -14,7 +14,6 @@ use crate::message::head::Head;
 use crate::message::response::{Body, Response};
 use crate::message::source::{BodySource, Flow, Part};
 use crate::message::subscription::Subscription;
-use crate::remote::Remote;
 use crate::words::status::Status;
 
 /// An event. A text converts into one.
@@ -28,21 +27,18 @@ use crate::words::status::Status;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerEvent {
     fields: String,
-    data: String,
+    text: String,
 }
 
 impl ServerEvent {
     /// An event with this text, which may have several lines.
     pub fn data(text: impl AsRef<str>) -> ServerEvent {
-        let text = text.as_ref();
-        let mut data = String::with_capacity(text.len() + 8);
-        // A line ends with CR LF, LF or CR.
-        for line in text.replace("\r\n", "\n").split(['\n', '\r']) {
-            data.push_str("data: ");
-            data.push_str(line);
-            data.push('\n');
-        }
-        ServerEvent { fields: String::new(), data }
+        ServerEvent { fields: String::new(), text: text.as_ref().to_owned() }
+    }
+
+    #[cfg(feature = "websocket")]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Sets its name, for `addEventListener` of the browser. Without one it is a `message`. Ends of
@@ -71,7 +67,12 @@ impl ServerEvent {
 /// As it is sent.
 impl std::fmt::Display for ServerEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}{}", self.fields, self.data)
+        f.write_str(&self.fields)?;
+        // A line ends with CR LF, LF or CR.
+        for line in self.text.replace("\r\n", "\n").split(['\n', '\r']) {
+            writeln!(f, "data: {line}")?;
+        }
+        f.write_str("\n")
     }
 }
 
@@ -97,7 +98,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Hears what is [published](Remote::publish) on a topic from now on.
+    /// Hears what is [published](crate::Remote::publish) on a topic from now on.
     pub fn subscribe(mut self, topic: impl Into<Arc<str>>) -> Events {
         self.subscription.topics.push(topic.into());
         self
@@ -150,7 +151,7 @@ impl Events {
 
 impl Response {
     /// Server-Sent Events: `text/event-stream`, without an end. It tells what is
-    /// [published](Remote::publish) on its topics, from any thread and on all loops.
+    /// [published](crate::Remote::publish) on its topics, from any thread and on all loops.
     ///
     /// An event is put into its form once, and all connections share its bytes. A client that does
     /// not keep up holds up no other: see [`Events::lossy`]. The response ends when its client has
@@ -200,13 +201,6 @@ impl BodySource for Opening {
     }
 }
 
-/// An event on its way to the connections of a loop.
-#[derive(Clone)]
-pub(crate) struct Publication {
-    pub(crate) topic: Arc<str>,
-    pub(crate) event: EventBytes,
-}
-
 /// The bytes of an event, which all its hearers share.
 #[derive(Clone)]
 pub(crate) struct EventBytes {
@@ -235,23 +229,5 @@ impl EventBytes {
     pub(crate) fn to_buf(&self, is_chunked: bool) -> Buf {
         let chunk = Buf::from(Arc::clone(&self.chunk));
         if is_chunked { chunk } else { chunk.slice(self.plain.clone()) }
-    }
-}
-
-impl Remote {
-    /// Tells an event to all that hear a topic, on all loops: see [`Response::events`]. Each loop
-    /// does so in its next turn, in the order of the calls of a thread.
-    ///
-    /// False if a loop has no memory for it, or is over: its hearers do not hear of it. A topic
-    /// that nobody hears costs nothing.
-    pub fn publish(&self, topic: impl Into<Arc<str>>, event: impl Into<ServerEvent>) -> bool {
-        if !self.has_hearers() {
-            return true;
-        }
-        let event = EventBytes::new(&event.into().to_string());
-        let publication = Publication { topic: topic.into(), event };
-        // Each loop, also behind one that takes none.
-        let refused = (0..self.loops()).filter(|at| !self.post(*at, publication.clone())).count();
-        refused == 0
     }
 }

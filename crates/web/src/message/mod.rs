@@ -16,6 +16,7 @@ pub(crate) mod head;
 mod http_types;
 pub(crate) mod kind;
 pub(crate) mod later;
+pub(crate) mod publication;
 pub(crate) mod query;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -1,0 +1,281 @@
+//! Routes whose connections become WebSockets.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass::Buf;
+use windlass_serve::{Cause, Id, Refusal, Refused};
+use windlass_websocket::{Role, handshake};
+
+use super::App;
+use super::upgrade::{Protocol, RawConn};
+use crate::message::publication::Published;
+use crate::message::request::Request;
+use crate::message::response::Response;
+use crate::topics::TopicCall;
+use crate::websocket::{
+    Carrier, Heard, LoopSockets, Origins, Peer, Session, Settings, WebSocketSettings,
+};
+use crate::words::error::Error;
+use crate::words::status::Status;
+
+impl<S: 'static> App<S> {
+    /// Adds a route whose connections become [WebSockets](crate::websocket). The handler gets the
+    /// request, and returns what the program has for the connection: a
+    /// [`Peer`](crate::websocket::Peer). With an error it refuses the connection, by a response in
+    /// the place of the 101.
+    ///
+    /// A request that is none for a WebSocket gets a 426, or a 400 that says what is wrong. Pages
+    /// of other hosts get a 403: see [`origins`](WebSocketSettings::origins).
+    ///
+    /// ```
+    /// use windlass_web::websocket::{Message, Peer, Socket};
+    /// use windlass_web::{App, Status};
+    ///
+    /// struct Member { name: String }
+    /// impl Peer<()> for Member {
+    ///     fn open(&mut self, _: &mut (), c: &mut Socket<'_>) {
+    ///         c.subscribe("lobby");
+    ///     }
+    ///     fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+    ///         if let Message::Text(text) = message {
+    ///             c.publish("lobby", format!("{}: {text}", self.name));
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// App::new().websocket("/chat", |_, q| {
+    ///     let name = q.query("name").ok_or(Status::UNAUTHORIZED)?.to_owned();
+    ///     Ok::<_, Status>(Member { name })
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`route`](App::route).
+    pub fn websocket<P: Peer<S>, R: Into<Response>>(
+        self,
+        route: &str,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> Result<P, R> + Send + Sync + 'static,
+    ) -> App<S> {
+        self.websocket_with(WebSocketSettings::new(), route, handler)
+    }
+
+    /// Adds a route as [`websocket`](App::websocket) does, with settings of its own.
+    ///
+    /// # Panics
+    ///
+    /// As [`route`](App::route).
+    pub fn websocket_with<P: Peer<S>, R: Into<Response>>(
+        self,
+        settings: WebSocketSettings,
+        route: &str,
+        handler: impl Fn(&mut S, &mut Request<'_, S>) -> Result<P, R> + Send + Sync + 'static,
+    ) -> App<S> {
+        let accept = move |state: &mut S, q: &mut Request<'_, S>| match handler(state, q) {
+            Ok(peer) => q.websocket(&settings, peer),
+            Err(refusal) => refusal.into(),
+        };
+        self.route("GET", route, accept).at_head()
+    }
+}
+
+impl<S: 'static> Request<'_, S> {
+    /// Makes the connection a [WebSocket](crate::websocket), by a 101. Return the response; fields
+    /// that it gets are in the head of the 101. [`App::websocket`] calls this.
+    pub fn websocket(&mut self, settings: &WebSocketSettings, peer: impl Peer<S>) -> Response {
+        let settings = settings.settings();
+        let (accept, protocol) = match self.check(settings) {
+            Ok(agreed) => agreed,
+            Err(error) => return error.into(),
+        };
+        let session = Session::new(Role::Server, Arc::clone(settings), protocol as u16);
+        let response = self.upgrade("websocket", Served { session, peer });
+        let response = response.header("Sec-WebSocket-Accept", accept);
+        match protocol.checked_sub(1) {
+            Some(at) => response.header("Sec-WebSocket-Protocol", settings.protocols[at].clone()),
+            None => response,
+        }
+    }
+
+    /// The answer to the key, and the number of the sub-protocol.
+    fn check(&self, settings: &Settings) -> Result<(String, usize), Error> {
+        let wrong = |text: &'static str| Error::new(Status::BAD_REQUEST).text(text);
+        if !self.offers("websocket") {
+            let error = Error::new(Status::UPGRADE_REQUIRED);
+            return Err(error
+                .text("this resource needs a WebSocket")
+                .header("Upgrade", "websocket"));
+        }
+        if self.header("Sec-WebSocket-Version") != Some(handshake::VERSION) {
+            let error = Error::new(Status::UPGRADE_REQUIRED).text("the version has to be 13");
+            let error = error.header("Sec-WebSocket-Version", handshake::VERSION);
+            return Err(error.header("Upgrade", "websocket"));
+        }
+        let mut keys =
+            self.headers().filter(|(name, _)| name.eq_ignore_ascii_case("Sec-WebSocket-Key"));
+        let (key, other) = (keys.next(), keys.next());
+        let key =
+            key.filter(|_| other.is_none()).and_then(|(_, key)| std::str::from_utf8(key).ok());
+        let accept = key.and_then(handshake::accept).ok_or_else(|| wrong("the key is wrong"))?;
+        if !self.may_connect(settings) {
+            return Err(Error::new(Status::FORBIDDEN).text("this origin may not connect"));
+        }
+        Ok((accept, self.protocol(settings)?))
+    }
+
+    fn may_connect(&self, settings: &Settings) -> bool {
+        let Some(origin) = self.header("Origin") else { return true };
+        match &settings.origins {
+            Origins::Any => true,
+            Origins::These(these) => these.iter().any(|one| one.eq_ignore_ascii_case(origin)),
+            Origins::Same => {
+                let host = origin.split_once("://").map(|(_, host)| host);
+                host.zip(self.host()).is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
+            }
+        }
+    }
+
+    fn protocol(&self, settings: &Settings) -> Result<usize, Error> {
+        let is_named = |name: &&str| name.eq_ignore_ascii_case("Sec-WebSocket-Protocol");
+        let fields = self.headers().filter(|(name, _)| is_named(name));
+        let offered = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+        let offered: Vec<&str> = offered.flat_map(|list| list.split(',')).map(str::trim).collect();
+        if offered.is_empty() || settings.protocols.is_empty() {
+            return Ok(0);
+        }
+        let is_offered = |name: &Cow<'static, str>| offered.contains(&&**name);
+        let chosen = settings.protocols.iter().position(is_offered);
+        let none = || Error::new(Status::BAD_REQUEST).text("no protocol of the offered ones");
+        Ok(chosen.ok_or_else(none)? + 1)
+    }
+}
+
+/// A connection that is served.
+struct Served<P> {
+    session: Session,
+    peer: P,
+}
+
+impl<P: Peer<S>, S: 'static> Protocol<S> for Served<P> {
+    fn opened(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
+        self.session.opened(c);
+        self.peer.open(state, &mut self.session.socket(c));
+    }
+
+    fn data(&mut self, state: &mut S, c: &mut RawConn<'_, S>, data: Buf) {
+        let peer = &mut self.peer;
+        self.session.data(c, data, &mut |socket, heard| match heard {
+            Heard::Message(message) => peer.message(state, socket, message),
+            Heard::Pong(data) => peer.pong(state, socket, data),
+        });
+    }
+
+    fn eof(&mut self, _: &mut S, c: &mut RawConn<'_, S>) {
+        self.session.eof(c);
+    }
+
+    fn drained(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
+        if self.session.is_open() {
+            self.peer.drained(state, &mut self.session.socket(c));
+        }
+    }
+
+    fn limit_reached(&mut self, _: &mut S, c: &mut RawConn<'_, S>, cause: Cause) {
+        self.session.limit_reached(c, cause);
+    }
+
+    fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
+        if self.session.is_open() {
+            self.peer.wake(state, &mut self.session.socket(c));
+        }
+    }
+
+    fn stopping(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
+        if self.session.is_open() {
+            self.peer.stopping(state, &mut self.session.socket(c));
+        }
+    }
+
+    fn published(&mut self, _: &mut S, c: &mut RawConn<'_, S>, what: &Published) {
+        self.session.published(c, what);
+    }
+
+    fn closed(self: Box<Self>, state: &mut S, cause: Cause) {
+        let Served { session, mut peer } = *self;
+        peer.closed(state, &session.into_end(cause));
+    }
+}
+
+impl<S: 'static> Carrier for RawConn<'_, S> {
+    fn id(&self) -> Id {
+        self.id
+    }
+
+    fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>> {
+        self.engine.write(self.id, data)
+    }
+
+    fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.engine.write_slice(self.id, bytes)
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.engine.is_full(self.id)
+    }
+
+    fn pause(&mut self) {
+        self.engine.pause(self.id);
+    }
+
+    fn resume(&mut self) {
+        self.engine.resume(self.id);
+    }
+
+    fn unread(&mut self, data: Buf) {
+        if let Err(refused) = self.engine.unread(self.id, data) {
+            // The peer has ended its side: what it sent before comes now, or never.
+            drop(refused);
+        }
+    }
+
+    fn limit(&mut self, span: Option<Duration>, least: u32) {
+        self.engine.limit(self.id, span, least);
+    }
+
+    fn time_limit(&mut self, span: Option<Duration>) {
+        self.engine.time_limit(self.id, span);
+    }
+
+    fn set_idle_timeout(&mut self, span: Option<Duration>) {
+        self.engine.set_idle_timeout(self.id, span);
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.engine.charge(self.id, bytes);
+    }
+
+    fn close(&mut self) {
+        RawConn::close(self);
+    }
+
+    fn abort(&mut self) {
+        RawConn::abort(self);
+    }
+
+    fn sockets(&mut self) -> &mut LoopSockets {
+        self.sockets
+    }
+
+    fn call(&mut self, call: TopicCall) {
+        self.topic_calls.push_back(call);
+    }
+
+    fn count(&mut self, is_lost: bool) {
+        match is_lost {
+            true => self.remote.count_lost_event(),
+            false => self.remote.count_slow_hearer(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What is told to all that hear a topic.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::event::{EventBytes, ServerEvent};
+use crate::remote::Remote;
+
+/// What is told to all that hear a topic: an event, a text, or bytes.
+///
+/// A response of Server-Sent Events tells an event, or a text as the data of one; bytes are not for
+/// it. A WebSocket gets a text, which is the data of an event, or the bytes. Each form is made
+/// once, and all connections share it.
+pub struct Published {
+    what: What,
+    event: OnceLock<EventBytes>,
+    #[cfg(feature = "websocket")]
+    frame: OnceLock<Arc<[u8]>>,
+}
+
+enum What {
+    Event(ServerEvent),
+    #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+    Bytes(Vec<u8>),
+}
+
+impl Published {
+    fn new(what: What) -> Published {
+        Published {
+            what,
+            event: OnceLock::new(),
+            #[cfg(feature = "websocket")]
+            frame: OnceLock::new(),
+        }
+    }
+
+    /// As an event; `None` for bytes.
+    pub(crate) fn event(&self) -> Option<&EventBytes> {
+        let What::Event(event) = &self.what else { return None };
+        Some(self.event.get_or_init(|| EventBytes::new(&event.to_string())))
+    }
+
+    /// As the one frame of a message.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn frame(&self) -> &Arc<[u8]> {
+        use windlass_websocket::{FrameHead, Opcode};
+        self.frame.get_or_init(|| {
+            let (opcode, bytes) = match &self.what {
+                What::Event(event) => (Opcode::Text, event.text().as_bytes()),
+                What::Bytes(bytes) => (Opcode::Binary, &bytes[..]),
+            };
+            let mut frame = Vec::with_capacity(FrameHead::MOST + bytes.len());
+            FrameHead::new(opcode, bytes.len() as u64).put(&mut frame);
+            frame.extend_from_slice(bytes);
+            frame.into()
+        })
+    }
+}
+
+impl fmt::Debug for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::Event(event) => f.debug_tuple("Published").field(event).finish(),
+            What::Bytes(bytes) => f.debug_tuple("Published").field(&bytes.len()).finish(),
+        }
+    }
+}
+
+impl From<ServerEvent> for Published {
+    fn from(event: ServerEvent) -> Published {
+        Published::new(What::Event(event))
+    }
+}
+
+impl From<&str> for Published {
+    fn from(text: &str) -> Published {
+        ServerEvent::data(text).into()
+    }
+}
+
+impl From<String> for Published {
+    fn from(text: String) -> Published {
+        ServerEvent::data(text).into()
+    }
+}
+
+impl From<Vec<u8>> for Published {
+    fn from(bytes: Vec<u8>) -> Published {
+        Published::new(What::Bytes(bytes))
+    }
+}
+
+/// Something on its way to the connections of a loop that hear a topic.
+#[derive(Clone)]
+pub(crate) struct Publication {
+    pub(crate) topic: Arc<str>,
+    pub(crate) what: Arc<Published>,
+}
+
+impl Remote {
+    /// Tells something to all that hear a topic, on all loops: responses of [Server-Sent
+    /// Events](crate::Response::events), and WebSockets. Each loop does so in its next turn, in the
+    /// order of the calls of a thread.
+    ///
+    /// False if a loop has no memory for it, or is over: its hearers do not hear of it. A topic
+    /// that nobody hears costs nothing.
+    pub fn publish(&self, topic: impl Into<Arc<str>>, what: impl Into<Published>) -> bool {
+        if !self.has_hearers() {
+            return true;
+        }
+        let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
+        // Each loop, also behind one that takes none.
+        let refused = (0..self.loops()).filter(|at| !self.post(*at, publication.clone())).count();
+        refused == 0
+    }
+
+    /// Tells it to all loops but this one, which tells its own hearers at once.
+    pub(crate) fn publish_elsewhere(&self, own: usize, publication: &Publication) {
+        for at in (0..self.loops()).filter(|at| *at != own) {
+            self.post(at, publication.clone());
+        }
+    }
+}

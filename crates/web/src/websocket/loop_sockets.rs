@@ -1,0 +1,30 @@
+//! What the connections of a loop share.
+
+use windlass_websocket::{Decoder, Role};
+
+use super::session::Unfinished;
+
+/// What the connections of a loop share: memory that is used again, and what they ask for.
+#[derive(Default)]
+pub(crate) struct LoopSockets {
+    #[allow(clippy::vec_box)] // they move between here and connections
+    spare: Vec<Box<Unfinished>>,
+    pub(super) out: Vec<u8>,
+}
+
+/// How many spare ones a loop keeps.
+const SPARE: usize = 64;
+
+impl LoopSockets {
+    pub(super) fn begin(&mut self, role: Role) -> Box<Unfinished> {
+        let mut unfinished = self.spare.pop().unwrap_or_default();
+        unfinished.decoder = Decoder::new(role);
+        unfinished
+    }
+
+    pub(super) fn give_back(&mut self, unfinished: Box<Unfinished>) {
+        if self.spare.len() < SPARE && unfinished.message.capacity() <= 4096 {
+            self.spare.push(unfinished);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! WebSockets: messages both ways on one connection.
+//!
+//! [`App::websocket`](crate::App::websocket) serves them beside HTTP, on the same port. A [`Peer`]
+//! has the callbacks of one connection, and a [`Socket`] is the connection in a callback.
+//!
+//! ```no_run
+//! use windlass_web::websocket::{Message, Peer, Socket};
+//! use windlass_web::{App, Status};
+//!
+//! struct Echo;
+//! impl Peer<()> for Echo {
+//!     fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+//!         c.send(message);
+//!     }
+//! }
+//!
+//! let app = App::new().websocket("/echo", |_, _| Ok::<_, Status>(Echo));
+//! app.listen("127.0.0.1:8080")?.run()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod incoming;
+mod loop_sockets;
+mod message;
+mod peer;
+mod session;
+mod settings;
+mod socket;
+
+pub(crate) use loop_sockets::LoopSockets;
+pub use message::{Message, Payload, Text};
+pub use peer::Peer;
+pub use session::SocketEnd;
+pub(crate) use session::{Carrier, Heard, Session};
+pub use settings::WebSocketSettings;
+pub(crate) use settings::{Origins, Settings};
+pub use socket::Socket;
+pub use windlass_websocket::CloseCode;

@@ -1,0 +1,398 @@
+//! One side of a connection: bytes into messages, and messages into frames.
+//!
+//! # Why
+//! A connection has its settings, some flags, and a place for what is unfinished: a frame, or a
+//! message. That place is empty between messages, and comes from a loop's spare ones. So a silent
+//! connection has no decoder and no buffer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass::Buf;
+use windlass_serve::{Cause, Id, Refusal, Refused};
+use windlass_websocket::{CloseCode, Decoder, Error, Event, FrameHead, Opcode, Role, put_close};
+
+use super::incoming::Incoming;
+use super::loop_sockets::LoopSockets;
+use super::message::{Message, Payload};
+use super::settings::Settings;
+use super::socket::Socket;
+use crate::message::publication::Published;
+use crate::topics::TopicCall;
+
+/// The connection below, and its loop.
+pub(crate) trait Carrier {
+    fn id(&self) -> Id;
+    fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>>;
+    fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
+    fn is_full(&mut self) -> bool;
+    fn pause(&mut self);
+    fn resume(&mut self);
+    fn unread(&mut self, data: Buf);
+    fn limit(&mut self, span: Option<Duration>, least: u32);
+    fn time_limit(&mut self, span: Option<Duration>);
+    fn set_idle_timeout(&mut self, span: Option<Duration>);
+    fn charge(&mut self, bytes: usize);
+    fn close(&mut self);
+    fn abort(&mut self);
+    fn sockets(&mut self) -> &mut LoopSockets;
+    fn call(&mut self, call: TopicCall);
+    /// A peer does not keep up: it has lost a message, or its connection.
+    fn count(&mut self, is_lost: bool);
+}
+
+/// What is unfinished.
+pub(super) struct Unfinished {
+    pub(super) decoder: Decoder,
+    /// The beginning of a frame.
+    kept: Vec<u8>,
+    /// The message so far.
+    pub(super) message: Vec<u8>,
+}
+
+impl Default for Unfinished {
+    fn default() -> Unfinished {
+        Unfinished { decoder: Decoder::new(Role::Server), kept: Vec::new(), message: Vec::new() }
+    }
+}
+
+impl Unfinished {
+    fn is_nothing(&self) -> bool {
+        self.decoder.is_idle() && self.kept.is_empty()
+    }
+
+    fn held(&self) -> usize {
+        size_of::<Unfinished>() + self.kept.capacity() + self.message.capacity()
+    }
+}
+
+/// How a connection was closed: for [`Peer::closed`](super::Peer::closed).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SocketEnd {
+    /// The code of the first close frame, of either side; `None` if it had no code, or if the
+    /// connection ended without a close frame.
+    pub code: Option<CloseCode>,
+    /// The reason in that frame.
+    pub reason: String,
+    /// Whether both sides have sent a close frame.
+    pub is_clean: bool,
+    /// How the connection below has ended.
+    pub cause: Cause,
+}
+
+/// One side of a connection.
+pub(crate) struct Session {
+    pub(super) settings: Arc<Settings>,
+    unfinished: Option<Box<Unfinished>>,
+    /// The first close frame.
+    closing: Option<Box<(Option<CloseCode>, String)>>,
+    /// The index of the sub-protocol in the settings, and one.
+    pub(super) protocol: u16,
+    role: Role,
+    flags: u8,
+}
+
+/// The program does not want messages now.
+const PAUSED: u8 = 1;
+/// A ping was sent, and nothing has come since.
+const PINGED: u8 = 2;
+/// A close frame was sent.
+const SAID_CLOSE: u8 = 4;
+/// A close frame has come.
+const HEARD_CLOSE: u8 = 8;
+/// Nothing that comes counts any more.
+const OVER: u8 = 16;
+/// A message has a limit of its time, and memory.
+const LIMITED: u8 = 32;
+
+/// What has come.
+pub(crate) enum Heard<'a> {
+    Message(Message),
+    Pong(&'a [u8]),
+}
+
+/// The most bytes of a message that are copied behind the head of their frame.
+const SMALL: usize = 2048;
+
+impl Session {
+    pub(crate) fn new(role: Role, settings: Arc<Settings>, protocol: u16) -> Session {
+        Session { settings, unfinished: None, closing: None, protocol, role, flags: 0 }
+    }
+
+    pub(crate) fn opened(&mut self, carrier: &mut dyn Carrier) {
+        carrier.set_idle_timeout(Some(self.settings.ping_every));
+    }
+
+    pub(crate) fn socket<'a>(&'a mut self, carrier: &'a mut dyn Carrier) -> Socket<'a> {
+        Socket { carrier, session: self }
+    }
+
+    /// Sends what is published on a topic.
+    pub(crate) fn published(&mut self, carrier: &mut dyn Carrier, what: &Published) {
+        if !self.is_open() {
+            return;
+        }
+        if !carrier.is_full() && carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok() {
+            return;
+        }
+        carrier.count(self.settings.is_lossy);
+        if !self.settings.is_lossy {
+            self.abort(carrier);
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.flags & (SAID_CLOSE | OVER) == 0
+    }
+
+    /// Takes bytes, and tells what they are.
+    pub(crate) fn data(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        data: Buf,
+        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+    ) {
+        self.flags &= !PINGED;
+        if self.flags & OVER != 0 {
+            return;
+        }
+        let role = self.role;
+        let mut unfinished =
+            self.unfinished.take().unwrap_or_else(|| carrier.sockets().begin(role));
+        let mut input = Incoming::new(&mut unfinished.kept, data);
+        while self.flags & (PAUSED | OVER) == 0 {
+            match self.step(carrier, &mut unfinished, &mut input, hear) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => self.fail(carrier, error),
+            }
+        }
+        if self.flags & PAUSED != 0 {
+            let rest = input.into_rest();
+            if !rest.is_empty() {
+                carrier.unread(rest);
+            }
+        }
+        self.put_back(carrier, unfinished);
+    }
+
+    fn step(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        unfinished: &mut Unfinished,
+        input: &mut Incoming,
+        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+    ) -> Result<bool, Error> {
+        let step = unfinished.decoder.decode(&self.settings.limits, input.bytes())?;
+        let consumed = step.consumed;
+        match step.event {
+            Event::Data { kind, payload, is_first: true, is_last: true, .. } => {
+                let message = input.take(consumed, payload, kind);
+                self.hear(carrier, message, hear);
+                return Ok(true);
+            }
+            Event::Data { kind, payload, is_last, .. } => {
+                unfinished.message.extend_from_slice(&input.bytes()[payload]);
+                if is_last {
+                    let message = std::mem::take(&mut unfinished.message);
+                    self.hear(carrier, Message::new(kind, message.into()), hear);
+                }
+            }
+            Event::Ping(data) => self.answer_ping(carrier, &input.bytes()[data]),
+            Event::Pong(data) => {
+                let data = &input.bytes()[data];
+                hear(&mut Socket { carrier, session: self }, Heard::Pong(data));
+            }
+            Event::Close(code, reason) => {
+                let reason = String::from_utf8_lossy(&input.bytes()[reason]).into_owned();
+                self.heard_close(carrier, code, reason);
+            }
+            _ => {
+                unfinished.kept.extend_from_slice(input.bytes());
+                return Ok(false);
+            }
+        }
+        input.skip(consumed);
+        Ok(true)
+    }
+
+    #[inline]
+    fn hear(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        message: Message,
+        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+    ) {
+        // Behind our own close frame the peer may still send what it had unfinished.
+        if self.flags & SAID_CLOSE == 0 {
+            hear(&mut Socket { carrier, session: self }, Heard::Message(message));
+        }
+    }
+
+    fn put_back(&mut self, carrier: &mut dyn Carrier, unfinished: Box<Unfinished>) {
+        if unfinished.is_nothing() || self.flags & OVER != 0 {
+            carrier.sockets().give_back(unfinished);
+            if self.flags & LIMITED != 0 {
+                self.flags &= !LIMITED;
+                carrier.charge(0);
+                if self.is_open() {
+                    carrier.limit(None, 0);
+                }
+            }
+            return;
+        }
+        carrier.charge(unfinished.held());
+        if self.flags & LIMITED == 0 {
+            self.flags |= LIMITED;
+            let (span, least) = self.settings.message_time;
+            if self.is_open() {
+                carrier.limit(Some(span), least);
+            }
+        }
+        self.unfinished = Some(unfinished);
+    }
+
+    fn answer_ping(&mut self, carrier: &mut dyn Carrier, data: &[u8]) {
+        // The answer to a later ping answers this one, too.
+        if self.flags & SAID_CLOSE == 0 && !carrier.is_full() {
+            let _ = self.control(carrier, Opcode::Pong, data); // without room it is left out
+        }
+    }
+
+    pub(super) fn control(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        opcode: Opcode,
+        data: &[u8],
+    ) -> Result<(), Refusal> {
+        let mut frame = [0; FrameHead::MOST + 125];
+        let head = FrameHead::new(opcode, data.len() as u64);
+        let size = head.write(&mut frame);
+        frame[size..size + data.len()].copy_from_slice(data);
+        carrier.write_slice(&frame[..size + data.len()])
+    }
+
+    /// Sends a message. It comes back if there is no room for it.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        message: Message,
+    ) -> Result<(), Refused<Message>> {
+        let kind = message.kind();
+        let refused =
+            |payload: Payload, reason| Err(Refused { value: Message::new(kind, payload), reason });
+        if !self.is_open() {
+            return refused(message.into_payload(), Refusal::Stale);
+        }
+        let payload = match message.into_payload().into_frame(kind) {
+            Ok((frame, at)) => {
+                return carrier.write(frame).or_else(|Refused { value, reason }| {
+                    refused(Payload::framed(value, at, kind), reason)
+                });
+            }
+            Err(payload) => payload,
+        };
+        let head = FrameHead::new(kind.into(), payload.len() as u64);
+        let mut bytes = [0; FrameHead::MOST];
+        let size = head.write(&mut bytes);
+        if payload.len() <= SMALL {
+            let out = &mut carrier.sockets().out;
+            out.clear();
+            out.extend_from_slice(&bytes[..size]);
+            out.extend_from_slice(&payload);
+            let out = std::mem::take(out);
+            let written = carrier.write_slice(&out);
+            carrier.sockets().out = out;
+            return written.or_else(|reason| refused(payload, reason));
+        }
+        let frame = Buf::list([Buf::from(bytes[..size].to_vec()), payload.into_buf()]);
+        carrier.write(frame).or_else(|Refused { value, reason }| {
+            let payload = value.into_parts().nth(1).unwrap_or_default();
+            refused(payload.into(), reason)
+        })
+    }
+
+    /// Begins to close: the first close frame is ours.
+    pub(super) fn close(&mut self, carrier: &mut dyn Carrier, code: CloseCode, reason: &str) {
+        if !self.is_open() {
+            return;
+        }
+        self.say_close(carrier, Some(code), reason);
+        self.closing = Some(Box::new((Some(code), reason.to_owned())));
+        carrier.time_limit(Some(self.settings.close_time));
+    }
+
+    fn say_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: &str) {
+        self.flags |= SAID_CLOSE;
+        let mut frame = Vec::new();
+        put_close(code, reason, None, &mut frame);
+        if carrier.write_slice(&frame).is_err() {
+            self.abort(carrier);
+        }
+    }
+
+    fn heard_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: String) {
+        self.flags |= HEARD_CLOSE;
+        if self.flags & SAID_CLOSE == 0 {
+            self.say_close(carrier, code, "");
+        }
+        self.closing.get_or_insert_with(|| Box::new((code, reason)));
+        self.end(carrier);
+    }
+
+    /// The peer breaks the protocol.
+    #[cold]
+    fn fail(&mut self, carrier: &mut dyn Carrier, error: Error) {
+        if self.flags & SAID_CLOSE == 0 {
+            let code = error.close_code();
+            self.say_close(carrier, Some(code), &error.to_string());
+            self.closing.get_or_insert_with(|| Box::new((Some(code), error.to_string())));
+        }
+        self.end(carrier);
+    }
+
+    fn end(&mut self, carrier: &mut dyn Carrier) {
+        if self.flags & OVER == 0 {
+            self.flags |= OVER;
+            carrier.close();
+        }
+    }
+
+    pub(super) fn abort(&mut self, carrier: &mut dyn Carrier) {
+        self.flags |= OVER;
+        carrier.abort();
+    }
+
+    pub(super) fn pause(&mut self, carrier: &mut dyn Carrier) {
+        self.flags |= PAUSED;
+        carrier.pause();
+    }
+
+    pub(super) fn resume(&mut self, carrier: &mut dyn Carrier) {
+        if self.flags & PAUSED != 0 {
+            self.flags &= !PAUSED;
+            carrier.resume();
+        }
+    }
+
+    /// The peer has ended its side.
+    pub(crate) fn eof(&mut self, carrier: &mut dyn Carrier) {
+        self.end(carrier);
+    }
+
+    pub(crate) fn limit_reached(&mut self, carrier: &mut dyn Carrier, cause: Cause) {
+        if cause != Cause::Idle || self.flags & (PINGED | SAID_CLOSE) != 0 {
+            return self.abort(carrier);
+        }
+        self.flags |= PINGED;
+        let _ = self.control(carrier, Opcode::Ping, &[]); // without room for it, nothing goes out
+    }
+
+    pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
+        let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
+        let (code, reason) = self.closing.map_or((None, String::new()), |closing| *closing);
+        SocketEnd { code, reason, is_clean, cause }
+    }
+}

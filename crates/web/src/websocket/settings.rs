@@ -1,0 +1,130 @@
+//! How a server or a client speaks the protocol.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_websocket::Limits;
+
+/// What a server agrees to, and the limits of its connections: for
+/// [`App::websocket_with`](crate::App::websocket_with).
+///
+/// ```
+/// use std::time::Duration;
+/// use windlass_web::websocket::WebSocketSettings;
+///
+/// let settings = WebSocketSettings::new()
+///     .protocols(["chat.v2", "chat.v1"])
+///     .message_limit(64 << 10)
+///     .ping_every(Duration::from_secs(30));
+/// # let _ = settings;
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct WebSocketSettings(pub(super) Arc<Settings>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) protocols: Vec<Cow<'static, str>>,
+    pub(crate) origins: Origins,
+    pub(super) limits: Limits,
+    /// How long a message may take, and how many bytes of it come in a second at least.
+    pub(super) message_time: (Duration, u32),
+    pub(super) ping_every: Duration,
+    pub(super) close_time: Duration,
+    pub(super) is_lossy: bool,
+}
+
+/// The pages that may connect.
+#[derive(Clone, Debug)]
+pub(crate) enum Origins {
+    Same,
+    These(Vec<Cow<'static, str>>),
+    Any,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> WebSocketSettings {
+        WebSocketSettings::new()
+    }
+}
+
+impl WebSocketSettings {
+    /// The defaults.
+    pub fn new() -> WebSocketSettings {
+        WebSocketSettings(Arc::new(Settings {
+            protocols: Vec::new(),
+            origins: Origins::Same,
+            limits: Limits::default(),
+            message_time: (Duration::from_secs(30), 500),
+            ping_every: Duration::from_secs(60),
+            close_time: Duration::from_secs(10),
+            is_lossy: false,
+        }))
+    }
+
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
+        &self.0
+    }
+
+    fn set(mut self, set: impl FnOnce(&mut Settings)) -> WebSocketSettings {
+        set(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// The sub-protocols, the best one first. A client gets the first of them that it offers, and a
+    /// 400 if it offers others only. One that offers none gets none. Default: none.
+    pub fn protocols<T: Into<Cow<'static, str>>>(
+        self,
+        names: impl IntoIterator<Item = T>,
+    ) -> WebSocketSettings {
+        self.set(|settings| settings.protocols = names.into_iter().map(Into::into).collect())
+    }
+
+    /// Browsers may connect from pages of these origins: `https://example.com`. Others get a 403. A
+    /// client that is no browser says no origin, and may connect. By default, the page has to come
+    /// from the host that the request is for: otherwise any page that a user looks at could speak
+    /// with the user's cookies.
+    pub fn origins<T: Into<Cow<'static, str>>>(
+        self,
+        origins: impl IntoIterator<Item = T>,
+    ) -> WebSocketSettings {
+        let these = origins.into_iter().map(Into::into).collect();
+        self.set(|settings| settings.origins = Origins::These(these))
+    }
+
+    /// Browsers may connect from all pages.
+    pub fn any_origin(self) -> WebSocketSettings {
+        self.set(|settings| settings.origins = Origins::Any)
+    }
+
+    /// Sets how many bytes a message may have. Beyond, the connection closes with 1009. Default 1
+    /// MiB.
+    pub fn message_limit(self, bytes: u64) -> WebSocketSettings {
+        self.set(|settings| settings.limits.message = bytes)
+    }
+
+    /// Sets how long a message may take from its first byte on, and how many bytes of it have to
+    /// come in each second behind that. Beyond, the connection ends. Default 30 s and 500.
+    pub fn message_time(self, span: Duration, least: u32) -> WebSocketSettings {
+        self.set(|settings| settings.message_time = (span, least))
+    }
+
+    /// Sets how long a connection may be silent before it gets a ping. If nothing comes for as long
+    /// again, it ends. Default 60 s.
+    pub fn ping_every(self, span: Duration) -> WebSocketSettings {
+        self.set(|settings| settings.ping_every = span)
+    }
+
+    /// Sets how long the peer may take to answer a close frame. Default 10 s.
+    pub fn close_time(self, span: Duration) -> WebSocketSettings {
+        self.set(|settings| settings.close_time = span)
+    }
+
+    /// A peer that does not keep up loses messages of its topics, which
+    /// [`Totals::lost_events`](crate::report::Totals::lost_events) counts. By default its
+    /// connection ends.
+    pub fn lossy(self) -> WebSocketSettings {
+        self.set(|settings| settings.is_lossy = true)
+    }
+}

@@ -1,0 +1,115 @@
+//! A connection, in a callback.
+
+use std::fmt;
+use std::sync::Arc;
+
+use windlass_serve::{Id, Refusal, Refused};
+use windlass_websocket::{CloseCode, Opcode};
+
+use super::message::Message;
+use super::session::{Carrier, Session};
+use crate::message::publication::{Publication, Published};
+use crate::topics::TopicCall;
+
+/// A connection, in a callback of [`Peer`](super::Peer).
+pub struct Socket<'a> {
+    pub(super) carrier: &'a mut dyn Carrier,
+    pub(super) session: &'a mut Session,
+}
+
+impl Socket<'_> {
+    /// The id of the connection. A [`Remote`](crate::Remote) reaches it from other threads.
+    pub fn id(&self) -> Id {
+        self.carrier.id()
+    }
+
+    /// The sub-protocol that both sides have agreed to.
+    pub fn protocol(&self) -> Option<&str> {
+        let at = usize::from(self.session.protocol).checked_sub(1)?;
+        self.session.settings.protocols.get(at).map(|name| &**name)
+    }
+
+    /// Sends a message. Whether there was room: a peer that does not read what it gets loses its
+    /// connection, at the [cap](windlass_serve::Limits::cap) of bytes that may wait for it. Behind
+    /// a close, nothing is sent.
+    pub fn send(&mut self, message: impl Into<Message>) -> bool {
+        match self.try_send(message) {
+            Ok(()) => true,
+            Err(Refused { reason: Refusal::Stale, .. }) => false,
+            Err(_) => {
+                self.abort();
+                false
+            }
+        }
+    }
+
+    /// Sends a message, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the message back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection closes.
+    /// - [`Refusal::Cap`]: more bytes than [`Limits::cap`](windlass_serve::Limits::cap) would wait.
+    /// - [`Refusal::Memory`]: the server has no memory for it.
+    pub fn try_send(&mut self, message: impl Into<Message>) -> Result<(), Refused<Message>> {
+        self.session.send(self.carrier, message.into())
+    }
+
+    /// Sends a ping, with at most 125 bytes; what is longer is cut. [`Peer::pong`] gets the answer.
+    ///
+    /// [`Peer::pong`]: super::Peer::pong
+    pub fn ping(&mut self, data: &[u8]) -> bool {
+        let data = &data[..data.len().min(125)];
+        self.session.is_open() && self.session.control(self.carrier, Opcode::Ping, data).is_ok()
+    }
+
+    /// Closes the connection behind what is sent. Messages that are on their way are dropped.
+    pub fn close(&mut self, code: CloseCode, reason: &str) {
+        self.session.close(self.carrier, code, reason);
+    }
+
+    /// Ends the connection at once. The peer gets a reset.
+    pub fn abort(&mut self) {
+        self.session.abort(self.carrier);
+    }
+
+    /// Whether more output waits than [`Limits::high`](windlass_serve::Limits::high) says.
+    /// [`Peer::drained`](super::Peer::drained) follows.
+    pub fn is_full(&mut self) -> bool {
+        self.carrier.is_full()
+    }
+
+    /// No message comes from here on, until [`resume`](Socket::resume), and the peer is not read.
+    pub fn pause(&mut self) {
+        self.session.pause(self.carrier);
+    }
+
+    /// Messages come again.
+    pub fn resume(&mut self) {
+        self.session.resume(self.carrier);
+    }
+
+    /// Gets what is published on a topic from now on, from any loop and any thread.
+    pub fn subscribe(&mut self, topic: impl Into<Arc<str>>) {
+        self.carrier.call(TopicCall::Subscribe(self.carrier.id(), topic.into()));
+    }
+
+    /// Gets what is published on a topic no more.
+    pub fn unsubscribe(&mut self, topic: impl Into<Arc<str>>) {
+        self.carrier.call(TopicCall::Unsubscribe(self.carrier.id(), topic.into()));
+    }
+
+    /// Sends a message to all that hear a topic, this connection included if it does: see
+    /// [`Remote::publish`](crate::Remote::publish).
+    pub fn publish(&mut self, topic: impl Into<Arc<str>>, what: impl Into<Published>) {
+        let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
+        self.carrier.call(TopicCall::Publish(self.carrier.id().loop_index(), publication));
+    }
+}
+
+impl fmt::Debug for Socket<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
