@@ -15,7 +15,7 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    Carrier, Heard, LoopSockets, Origins, Peer, Session, Settings, WebSocketSettings,
+    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, Settings, WebSocketSettings,
 };
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -167,8 +167,8 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for Served<P> {
     fn data(&mut self, state: &mut S, c: &mut RawConn<'_, S>, data: Buf) {
         let peer = &mut self.peer;
         self.session.data(c, data, &mut |socket, heard| match heard {
-            Heard::Message(message) => peer.message(state, socket, message),
-            Heard::Pong(data) => peer.pong(state, socket, data),
+            PeerNews::Message(message) => peer.message(state, socket, message),
+            PeerNews::Pong(data) => peer.pong(state, socket, data),
         });
     }
 

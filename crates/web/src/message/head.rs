@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::words::status::Status;
 
-type Text = Cow<'static, str>;
+type FieldText = Cow<'static, str>;
 
 /// The head of a response: its status and its header fields. [`App::after`](crate::App::after) can
 /// change it.
@@ -16,8 +16,8 @@ type Text = Cow<'static, str>;
 #[derive(Debug)]
 pub struct Head {
     status: Status,
-    kind: Option<Text>,
-    fields: Vec<(Text, Text)>,
+    kind: Option<FieldText>,
+    fields: Vec<(FieldText, FieldText)>,
     closes: bool,
 }
 
@@ -41,12 +41,12 @@ impl Head {
         if is_content_type(name) {
             return self.kind.as_deref();
         }
-        let is = |field: &&(Text, Text)| field.0.eq_ignore_ascii_case(name);
+        let is = |field: &&(FieldText, FieldText)| field.0.eq_ignore_ascii_case(name);
         self.fields.iter().find(is).map(|(_, value)| &**value)
     }
 
     /// Sets a field, in the place of all others with this name.
-    pub fn set(&mut self, name: impl Into<Text>, value: impl Into<Text>) {
+    pub fn set(&mut self, name: impl Into<FieldText>, value: impl Into<FieldText>) {
         let name = name.into();
         self.remove(&name);
         self.add(name, value);
@@ -54,7 +54,7 @@ impl Head {
 
     /// Adds a field, beside others with this name: a further `Set-Cookie`, for example. There is
     /// one `Content-Type`, which it replaces.
-    pub fn add(&mut self, name: impl Into<Text>, value: impl Into<Text>) {
+    pub fn add(&mut self, name: impl Into<FieldText>, value: impl Into<FieldText>) {
         let name = name.into();
         if is_content_type(&name) {
             self.kind = Some(value.into());

@@ -31,7 +31,7 @@ pub(crate) use loop_sockets::LoopSockets;
 pub use message::{Message, Payload, Text};
 pub use peer::Peer;
 pub use session::SocketEnd;
-pub(crate) use session::{Carrier, Heard, Session};
+pub(crate) use session::{Carrier, PeerNews, Session};
 pub use settings::WebSocketSettings;
 pub(crate) use settings::{Origins, Settings};
 pub use socket::Socket;

@@ -107,7 +107,7 @@ const OVER: u8 = 16;
 const LIMITED: u8 = 32;
 
 /// What has come.
-pub(crate) enum Heard<'a> {
+pub(crate) enum PeerNews<'a> {
     Message(Message),
     Pong(&'a [u8]),
 }
@@ -151,7 +151,7 @@ impl Session {
         &mut self,
         carrier: &mut dyn Carrier,
         data: Buf,
-        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
     ) {
         self.flags &= !PINGED;
         if self.flags & OVER != 0 {
@@ -182,7 +182,7 @@ impl Session {
         carrier: &mut dyn Carrier,
         unfinished: &mut Unfinished,
         input: &mut Incoming,
-        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
     ) -> Result<bool, Error> {
         let step = unfinished.decoder.decode(&self.settings.limits, input.bytes())?;
         let consumed = step.consumed;
@@ -202,7 +202,7 @@ impl Session {
             Event::Ping(data) => self.answer_ping(carrier, &input.bytes()[data]),
             Event::Pong(data) => {
                 let data = &input.bytes()[data];
-                hear(&mut Socket { carrier, session: self }, Heard::Pong(data));
+                hear(&mut Socket { carrier, session: self }, PeerNews::Pong(data));
             }
             Event::Close(code, reason) => {
                 let reason = String::from_utf8_lossy(&input.bytes()[reason]).into_owned();
@@ -222,11 +222,11 @@ impl Session {
         &mut self,
         carrier: &mut dyn Carrier,
         message: Message,
-        hear: &mut dyn FnMut(&mut Socket<'_>, Heard<'_>),
+        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
     ) {
         // Behind our own close frame the peer may still send what it had unfinished.
         if self.flags & SAID_CLOSE == 0 {
-            hear(&mut Socket { carrier, session: self }, Heard::Message(message));
+            hear(&mut Socket { carrier, session: self }, PeerNews::Message(message));
         }
     }
 
