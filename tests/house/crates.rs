@@ -46,7 +46,7 @@ pub(super) const CRATES: [Rules; 5] = [
     Rules {
         home: "crates/websocket",
         root_types: 20,
-        parts: ("decode.rs", "pub struct Decoder {", 13),
+        parts: ("decode.rs", "pub struct Decoder {", 12),
         beside: &[],
         functions: 20,
     },

@@ -13,8 +13,8 @@ use crate::words::{Kind, Opcode, Role};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Nothing yet: give the same bytes again, with more behind them. At most 139 bytes are kept
-    /// so.
+    /// Nothing yet: give the bytes that are not consumed again, with more behind them. At most 130
+    /// bytes are kept so: the head of a frame, or a control frame without its last byte.
     NeedMore,
     /// A part of a message. The offsets are those of its bytes, without the mask.
     Data {
@@ -83,9 +83,14 @@ enum State {
     Failed(Error),
 }
 
+/// A frame that begins.
 struct Head {
-    first: u8,
+    opcode: Opcode,
+    is_last: bool,
+    is_compressed: bool,
+    /// Bytes of the head.
     size: usize,
+    /// Bytes of the frame behind the head.
     len: u64,
     key: Option<[u8; 4]>,
 }
@@ -147,105 +152,89 @@ impl Decoder {
 
     #[inline]
     fn head(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
-        let Some(head) = self.read_head(bytes)? else {
+        let Some(head) = self.read_head(limits, bytes)? else {
             return Ok(Step { consumed: 0, event: Event::NeedMore });
         };
-        let opcode = self.check(limits, &head)?;
-        if opcode.is_control() {
-            return self.control(opcode, &head, bytes);
+        if head.opcode.is_control() {
+            return self.control(&head, bytes);
         }
         if head.len > 0 && bytes.len() == head.size {
             return Ok(Step { consumed: 0, event: Event::NeedMore });
         }
-        if opcode != Opcode::Continuation {
-            let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
-            self.message = Some(kind);
-            self.is_compressed = head.first & 0x40 != 0;
+        if head.opcode != Opcode::Continuation {
+            let is_text = head.opcode == Opcode::Text;
+            self.message = Some(if is_text { Kind::Text } else { Kind::Binary });
+            self.is_compressed = head.is_compressed;
             (self.is_told, self.bytes, self.frames) = (false, 0, 0);
         }
-        self.is_last = head.first & 0x80 != 0;
+        self.is_last = head.is_last;
         self.bytes += head.len;
         self.frames += 1;
         (self.left, self.key) = (head.len, head.key);
         self.payload(bytes, head.size)
     }
 
-    /// Reads a head, if it is there.
-    fn read_head(&self, bytes: &[u8]) -> Result<Option<Head>, Error> {
-        let [first, second, rest @ ..] = bytes else { return Ok(None) };
-        let (len, used) = match second & 0x7f {
-            126 => match rest.first_chunk() {
-                Some(len) => (u64::from(u16::from_be_bytes(*len)), 2),
-                None => return self.partly(*first, *second),
-            },
-            127 => match rest.first_chunk() {
-                Some(len) => (u64::from_be_bytes(*len), 8),
-                None => return self.partly(*first, *second),
-            },
-            len => (u64::from(len), 0),
-        };
-        let is_short = used == 2 && len < 126 || used == 8 && len <= 0xffff;
+    /// Reads a head, if it is there. Each rule is checked as soon as the bytes that can break it
+    /// are there, and in their order: so every cut finds the same rule.
+    #[inline]
+    fn read_head(&self, limits: &Limits, bytes: &[u8]) -> Result<Option<Head>, Error> {
+        let [first, rest @ ..] = bytes else { return Ok(None) };
+        let opcode = self.check_first(limits, *first)?;
+        let [second, rest @ ..] = rest else { return Ok(None) };
         let is_masked = second & 0x80 != 0;
-        let key = match (is_masked, rest[used..].first_chunk()) {
-            (false, _) => None,
-            (true, Some(key)) => Some(*key),
-            (true, None) => return self.partly(*first, *second),
-        };
-        if is_short || len >> 63 != 0 {
-            return Err(Rule::Length.into());
-        }
-        let size = 2 + used + if is_masked { 4 } else { 0 };
-        Ok(Some(Head { first: *first, size, len, key }))
-    }
-
-    /// What the first two bytes of a head show already.
-    fn partly(&self, first: u8, second: u8) -> Result<Option<Head>, Error> {
-        self.check_bits(first, second & 0x80 != 0)?;
-        let is_control = first & 0x08 != 0;
-        if is_control && second & 0x7f > 125 {
-            return Err(Rule::ControlLength.into());
-        }
-        Ok(None)
-    }
-
-    fn check_bits(&self, first: u8, is_masked: bool) -> Result<Opcode, Error> {
-        let opcode = Opcode::new(first & 0x0f).ok_or(Rule::ReservedOpcode)?;
-        let may_compress = self.deflates && matches!(opcode, Opcode::Text | Opcode::Binary);
-        if first & 0x30 != 0 || first & 0x40 != 0 && !may_compress {
-            return Err(Rule::ReservedBit.into());
-        }
         match (self.role, is_masked) {
             (Role::Server, false) => return Err(Rule::NoMask.into()),
             (Role::Client, true) => return Err(Rule::Masked.into()),
             _ => {}
         }
+        let (len, used) = match second & 0x7f {
+            126 | 127 if opcode.is_control() => return Err(Rule::ControlLength.into()),
+            126 => match rest.first_chunk() {
+                Some(len) => (u64::from(u16::from_be_bytes(*len)), 2),
+                None => return Ok(None),
+            },
+            127 => match rest.first_chunk() {
+                Some(len) => (u64::from_be_bytes(*len), 8),
+                None => return Ok(None),
+            },
+            len => (u64::from(len), 0),
+        };
+        if used == 2 && len < 126 || used == 8 && (len <= 0xffff || len >> 63 != 0) {
+            return Err(Rule::Length.into());
+        }
+        let before = if opcode == Opcode::Continuation { self.bytes } else { 0 };
+        if !opcode.is_control() && len > limits.message.saturating_sub(before) {
+            return Err(Rule::MessageLength.into());
+        }
+        let key = match rest[used..].first_chunk() {
+            _ if !is_masked => None,
+            Some(key) => Some(*key),
+            None => return Ok(None),
+        };
+        let size = 2 + used + if is_masked { 4 } else { 0 };
+        let (is_last, is_compressed) = (first & 0x80 != 0, first & 0x40 != 0);
+        Ok(Some(Head { opcode, is_last, is_compressed, size, len, key }))
+    }
+
+    /// What the first byte of a frame shows.
+    #[inline]
+    fn check_first(&self, limits: &Limits, first: u8) -> Result<Opcode, Error> {
+        let opcode = Opcode::new(first & 0x0f).ok_or(Rule::ReservedOpcode)?;
+        let may_compress = self.deflates && matches!(opcode, Opcode::Text | Opcode::Binary);
+        if first & 0x30 != 0 || first & 0x40 != 0 && !may_compress {
+            return Err(Rule::ReservedBit.into());
+        }
+        let frames = if opcode == Opcode::Continuation { self.frames } else { 0 };
         match (opcode, self.message) {
             (Opcode::Continuation, None) => Err(Rule::NoMessage.into()),
             (Opcode::Text | Opcode::Binary, Some(_)) => Err(Rule::Interrupted.into()),
             _ if opcode.is_control() && first & 0x80 == 0 => Err(Rule::ControlFragment.into()),
+            _ if !opcode.is_control() && frames >= limits.fragments => Err(Rule::Fragments.into()),
             _ => Ok(opcode),
         }
     }
 
-    fn check(&self, limits: &Limits, head: &Head) -> Result<Opcode, Error> {
-        let opcode = self.check_bits(head.first, head.key.is_some())?;
-        if opcode.is_control() {
-            return if head.len <= 125 { Ok(opcode) } else { Err(Rule::ControlLength.into()) };
-        }
-        let (bytes, frames) = match opcode {
-            Opcode::Continuation => (self.bytes, self.frames),
-            _ => (0, 0),
-        };
-        if bytes + head.len > limits.message {
-            return Err(Rule::MessageLength.into());
-        }
-        if frames >= limits.fragments {
-            return Err(Rule::Fragments.into());
-        }
-        Ok(opcode)
-    }
-
-    fn control(&mut self, opcode: Opcode, head: &Head, bytes: &mut [u8]) -> Result<Step, Error> {
+    fn control(&mut self, head: &Head, bytes: &mut [u8]) -> Result<Step, Error> {
         let payload = head.size..head.size + head.len as usize;
         if bytes.len() < payload.end {
             return Ok(Step { consumed: 0, event: Event::NeedMore });
@@ -255,7 +244,7 @@ impl Decoder {
             mask(key, said);
         }
         let consumed = payload.end;
-        let event = match opcode {
+        let event = match head.opcode {
             Opcode::Ping => Event::Ping(payload),
             Opcode::Pong => Event::Pong(payload),
             _ => {

@@ -25,19 +25,37 @@ impl FrameHead {
     /// The most bytes of a head.
     pub const MOST: usize = 14;
 
-    /// The head of a whole message, or of a control frame, without a mask.
+    /// The head of a whole message, or of a control frame, of so many bytes and without a mask.
+    ///
+    /// # Panics
+    ///
+    /// If a control frame has more than 125 bytes, or a frame more than 2 to the power of 63 less
+    /// one.
     pub const fn new(opcode: Opcode, len: u64) -> FrameHead {
+        assert!(len <= 125 || !opcode.is_control(), "a control frame has at most 125 bytes");
+        assert!(len >> 63 == 0, "a frame has fewer than 2^63 bytes");
         FrameHead { first: 0x80 | opcode as u8, len, key: None }
     }
 
-    /// Another frame of this message follows.
+    /// Another frame of this message follows: its head has [`Opcode::Continuation`]. Control frames
+    /// may come between.
+    ///
+    /// # Panics
+    ///
+    /// If this is a control frame.
     pub const fn continues(mut self) -> FrameHead {
+        assert!(self.first & 0x08 == 0, "a control frame is whole");
         self.first &= !0x80;
         self
     }
 
     /// The message is compressed: for its first frame.
+    ///
+    /// # Panics
+    ///
+    /// If this frame does not begin a message.
     pub const fn compressed(mut self) -> FrameHead {
+        assert!(matches!(self.first & 0x0f, 1 | 2), "a message says in its first frame how it is");
         self.first |= 0x40;
         self
     }
@@ -100,20 +118,26 @@ impl FrameHead {
 
 /// Appends a close frame. The reason is cut to the 123 bytes that one may have, between two
 /// characters. Without a code the frame is empty, and so is the reason.
+///
+/// ```
+/// use windlass_websocket::{CloseCode, put_close};
+///
+/// let mut out = Vec::new();
+/// put_close(Some(CloseCode::NORMAL), "bye", None, &mut out);
+/// assert_eq!(out, b"\x88\x05\x03\xe8bye");
+/// ```
 pub fn put_close(code: Option<CloseCode>, reason: &str, key: Option<[u8; 4]>, out: &mut Vec<u8>) {
     let most = (0..=reason.len().min(123)).rev().find(|at| reason.is_char_boundary(*at));
     let reason = &reason[..most.unwrap_or(0)];
-    let mut payload = Vec::new();
+    let len = code.map_or(0, |_| 2 + reason.len());
+    let head = FrameHead::new(Opcode::Close, len as u64);
+    key.map_or(head, |key| head.masked(key)).put(out);
+    let from = out.len();
     if let Some(code) = code {
-        payload.extend_from_slice(&code.number().to_be_bytes());
-        payload.extend_from_slice(reason.as_bytes());
+        out.extend_from_slice(&code.number().to_be_bytes());
+        out.extend_from_slice(reason.as_bytes());
     }
-    let head = FrameHead::new(Opcode::Close, payload.len() as u64);
     if let Some(key) = key {
-        mask(key, &mut payload);
-        head.masked(key).put(out);
-    } else {
-        head.put(out);
+        mask(key, &mut out[from..]);
     }
-    out.extend_from_slice(&payload);
 }

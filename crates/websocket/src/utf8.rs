@@ -21,16 +21,20 @@ pub struct Utf8 {
 impl Utf8 {
     pub(crate) const NEW: Utf8 = Utf8 { part: [0; 3], len: 0 };
 
-    /// Takes the next bytes. False if they cannot be those of a text.
+    /// Takes the next bytes. False if they cannot be those of a text: then no further bytes can.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
-        if self.len == 0 {
-            return match simdutf8::basic::from_utf8(bytes) {
-                Ok(_) => true,
-                Err(_) => self.keep_end(bytes),
-            };
-        }
-        self.join(bytes)
+        let rest = match self.len {
+            0 => bytes,
+            _ => match self.join(bytes) {
+                Some(rest) => rest,
+                None => return false,
+            },
+        };
+        // The end of a part is looked at first, so that a character that is cut there does not make
+        // all of it be checked twice.
+        let (whole, part) = rest.split_at(rest.len() - begun(rest));
+        simdutf8::basic::from_utf8(whole).is_ok() && (part.is_empty() || self.keep(part))
     }
 
     /// Whether no character is begun only.
@@ -39,39 +43,51 @@ impl Utf8 {
         self.len == 0
     }
 
+    /// Adds to the character that is begun. What is left behind it; `None` if it is none.
     #[cold]
-    fn join(&mut self, mut bytes: &[u8]) -> bool {
+    fn join<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let mut character = [0; 4];
-        let mut len = usize::from(self.len);
-        character[..len].copy_from_slice(&self.part[..len]);
-        while let Some((first, rest)) = bytes.split_first() {
-            character[len] = *first;
-            (len, bytes) = (len + 1, rest);
+        let begun = usize::from(self.len);
+        character[..begun].copy_from_slice(&self.part[..begun]);
+        for (at, byte) in bytes.iter().enumerate() {
+            let len = begun + at + 1;
+            character[len - 1] = *byte;
             match std::str::from_utf8(&character[..len]) {
                 Ok(_) => {
                     self.len = 0;
-                    return self.push(bytes);
+                    return Some(&bytes[at + 1..]);
                 }
-                Err(error) if error.error_len().is_some() => return false,
-                Err(_) => {}
+                Err(error) if error.error_len().is_some() => return None,
+                Err(_) => {
+                    self.part[..len].copy_from_slice(&character[..len]);
+                    self.len = len as u8;
+                }
             }
         }
-        self.part[..len].copy_from_slice(&character[..len]);
-        self.len = len as u8;
-        true
+        Some(&[])
     }
 
+    /// Keeps the beginning of a character, if it is one.
     #[cold]
-    fn keep_end(&mut self, bytes: &[u8]) -> bool {
-        match std::str::from_utf8(bytes) {
-            Ok(_) => true,
-            Err(error) if error.error_len().is_some() => false,
-            Err(error) => {
-                let end = &bytes[error.valid_up_to()..];
-                self.part[..end.len()].copy_from_slice(end);
-                self.len = end.len() as u8;
-                true
-            }
-        }
+    fn keep(&mut self, part: &[u8]) -> bool {
+        self.part[..part.len()].copy_from_slice(part);
+        self.len = part.len() as u8;
+        std::str::from_utf8(part).is_err_and(|error| error.error_len().is_none())
     }
+}
+
+/// How many bytes at the end are a character whose first byte says that it is longer.
+#[inline]
+fn begun(bytes: &[u8]) -> usize {
+    for (before, byte) in bytes.iter().rev().take(3).enumerate() {
+        let size = match byte {
+            0x80..=0xbf => continue,
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0.. => 4,
+            _ => 0,
+        };
+        return if size > before + 1 { before + 1 } else { 0 };
+    }
+    0
 }

@@ -49,7 +49,7 @@ impl Opcode {
         })
     }
 
-    pub(crate) fn is_control(self) -> bool {
+    pub(crate) const fn is_control(self) -> bool {
         self as u8 >= 8
     }
 }
