@@ -15,7 +15,7 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, Settings, WebSocketSettings,
+    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, SocketSettings, WebSocketSettings,
 };
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -91,7 +91,7 @@ impl<S: 'static> Request<'_, S> {
             Err(error) => return error.into(),
         };
         let session = Session::new(Role::Server, Arc::clone(settings), protocol as u16);
-        let response = self.upgrade("websocket", Served { session, peer });
+        let response = self.upgrade("websocket", SocketProtocol { session, peer });
         let response = response.header("Sec-WebSocket-Accept", accept);
         match protocol.checked_sub(1) {
             Some(at) => response.header("Sec-WebSocket-Protocol", settings.protocols[at].clone()),
@@ -100,7 +100,7 @@ impl<S: 'static> Request<'_, S> {
     }
 
     /// The answer to the key, and the number of the sub-protocol.
-    fn check(&self, settings: &Settings) -> Result<(String, usize), Error> {
+    fn check(&self, settings: &SocketSettings) -> Result<(String, usize), Error> {
         let wrong = |text: &'static str| Error::new(Status::BAD_REQUEST).text(text);
         if !self.offers("websocket") {
             let error = Error::new(Status::UPGRADE_REQUIRED);
@@ -125,7 +125,7 @@ impl<S: 'static> Request<'_, S> {
         Ok((accept, self.protocol(settings)?))
     }
 
-    fn may_connect(&self, settings: &Settings) -> bool {
+    fn may_connect(&self, settings: &SocketSettings) -> bool {
         let Some(origin) = self.header("Origin") else { return true };
         match &settings.origins {
             Origins::Any => true,
@@ -137,7 +137,7 @@ impl<S: 'static> Request<'_, S> {
         }
     }
 
-    fn protocol(&self, settings: &Settings) -> Result<usize, Error> {
+    fn protocol(&self, settings: &SocketSettings) -> Result<usize, Error> {
         let is_named = |name: &&str| name.eq_ignore_ascii_case("Sec-WebSocket-Protocol");
         let fields = self.headers().filter(|(name, _)| is_named(name));
         let offered = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
@@ -153,12 +153,12 @@ impl<S: 'static> Request<'_, S> {
 }
 
 /// A connection that is served.
-struct Served<P> {
+struct SocketProtocol<P> {
     session: Session,
     peer: P,
 }
 
-impl<P: Peer<S>, S: 'static> Protocol<S> for Served<P> {
+impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     fn opened(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         self.session.opened(c);
         self.peer.open(state, &mut self.session.socket(c));
@@ -203,7 +203,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for Served<P> {
     }
 
     fn closed(self: Box<Self>, state: &mut S, cause: Cause) {
-        let Served { session, mut peer } = *self;
+        let SocketProtocol { session, mut peer } = *self;
         peer.closed(state, &session.into_end(cause));
     }
 }

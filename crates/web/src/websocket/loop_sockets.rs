@@ -2,13 +2,13 @@
 
 use windlass_websocket::{Decoder, Role};
 
-use super::session::Unfinished;
+use super::session::UnfinishedInput;
 
 /// What the connections of a loop share: memory that is used again, and what they ask for.
 #[derive(Default)]
 pub(crate) struct LoopSockets {
     #[allow(clippy::vec_box)] // they move between here and connections
-    spare: Vec<Box<Unfinished>>,
+    spare: Vec<Box<UnfinishedInput>>,
     pub(super) out: Vec<u8>,
 }
 
@@ -16,13 +16,13 @@ pub(crate) struct LoopSockets {
 const SPARE: usize = 64;
 
 impl LoopSockets {
-    pub(super) fn begin(&mut self, role: Role) -> Box<Unfinished> {
+    pub(super) fn begin(&mut self, role: Role) -> Box<UnfinishedInput> {
         let mut unfinished = self.spare.pop().unwrap_or_default();
         unfinished.decoder = Decoder::new(role);
         unfinished
     }
 
-    pub(super) fn give_back(&mut self, unfinished: Box<Unfinished>) {
+    pub(super) fn give_back(&mut self, unfinished: Box<UnfinishedInput>) {
         if self.spare.len() < SPARE && unfinished.message.capacity() <= 4096 {
             self.spare.push(unfinished);
         }

@@ -33,6 +33,6 @@ pub use peer::Peer;
 pub use session::SocketEnd;
 pub(crate) use session::{Carrier, PeerNews, Session};
 pub use settings::WebSocketSettings;
-pub(crate) use settings::{Origins, Settings};
+pub(crate) use settings::{Origins, SocketSettings};
 pub use socket::Socket;
 pub use windlass_websocket::CloseCode;

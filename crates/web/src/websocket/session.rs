@@ -15,7 +15,7 @@ use windlass_websocket::{CloseCode, Decoder, Error, Event, FrameHead, Opcode, Ro
 use super::incoming::Incoming;
 use super::loop_sockets::LoopSockets;
 use super::message::{Message, Payload};
-use super::settings::Settings;
+use super::settings::SocketSettings;
 use super::socket::Socket;
 use crate::message::publication::Published;
 use crate::topics::TopicCall;
@@ -42,7 +42,7 @@ pub(crate) trait Carrier {
 }
 
 /// What is unfinished.
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedInput {
     pub(super) decoder: Decoder,
     /// The beginning of a frame.
     kept: Vec<u8>,
@@ -50,19 +50,23 @@ pub(super) struct Unfinished {
     pub(super) message: Vec<u8>,
 }
 
-impl Default for Unfinished {
-    fn default() -> Unfinished {
-        Unfinished { decoder: Decoder::new(Role::Server), kept: Vec::new(), message: Vec::new() }
+impl Default for UnfinishedInput {
+    fn default() -> UnfinishedInput {
+        UnfinishedInput {
+            decoder: Decoder::new(Role::Server),
+            kept: Vec::new(),
+            message: Vec::new(),
+        }
     }
 }
 
-impl Unfinished {
+impl UnfinishedInput {
     fn is_nothing(&self) -> bool {
         self.decoder.is_idle() && self.kept.is_empty()
     }
 
     fn held(&self) -> usize {
-        size_of::<Unfinished>() + self.kept.capacity() + self.message.capacity()
+        size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
     }
 }
 
@@ -83,8 +87,8 @@ pub struct SocketEnd {
 
 /// One side of a connection.
 pub(crate) struct Session {
-    pub(super) settings: Arc<Settings>,
-    unfinished: Option<Box<Unfinished>>,
+    pub(super) settings: Arc<SocketSettings>,
+    unfinished: Option<Box<UnfinishedInput>>,
     /// The first close frame.
     closing: Option<Box<(Option<CloseCode>, String)>>,
     /// The index of the sub-protocol in the settings, and one.
@@ -116,7 +120,7 @@ pub(crate) enum PeerNews<'a> {
 const SMALL: usize = 2048;
 
 impl Session {
-    pub(crate) fn new(role: Role, settings: Arc<Settings>, protocol: u16) -> Session {
+    pub(crate) fn new(role: Role, settings: Arc<SocketSettings>, protocol: u16) -> Session {
         Session { settings, unfinished: None, closing: None, protocol, role, flags: 0 }
     }
 
@@ -180,7 +184,7 @@ impl Session {
     fn step(
         &mut self,
         carrier: &mut dyn Carrier,
-        unfinished: &mut Unfinished,
+        unfinished: &mut UnfinishedInput,
         input: &mut Incoming,
         hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
     ) -> Result<bool, Error> {
@@ -230,7 +234,7 @@ impl Session {
         }
     }
 
-    fn put_back(&mut self, carrier: &mut dyn Carrier, unfinished: Box<Unfinished>) {
+    fn put_back(&mut self, carrier: &mut dyn Carrier, unfinished: Box<UnfinishedInput>) {
         if unfinished.is_nothing() || self.flags & OVER != 0 {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {

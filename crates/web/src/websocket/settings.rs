@@ -21,10 +21,10 @@ use windlass_websocket::Limits;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct WebSocketSettings(pub(super) Arc<Settings>);
+pub struct WebSocketSettings(pub(super) Arc<SocketSettings>);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct SocketSettings {
     pub(crate) protocols: Vec<Cow<'static, str>>,
     pub(crate) origins: Origins,
     pub(super) limits: Limits,
@@ -52,7 +52,7 @@ impl Default for WebSocketSettings {
 impl WebSocketSettings {
     /// The defaults.
     pub fn new() -> WebSocketSettings {
-        WebSocketSettings(Arc::new(Settings {
+        WebSocketSettings(Arc::new(SocketSettings {
             protocols: Vec::new(),
             origins: Origins::Same,
             limits: Limits::default(),
@@ -63,11 +63,11 @@ impl WebSocketSettings {
         }))
     }
 
-    pub(crate) fn settings(&self) -> &Arc<Settings> {
+    pub(crate) fn settings(&self) -> &Arc<SocketSettings> {
         &self.0
     }
 
-    fn set(mut self, set: impl FnOnce(&mut Settings)) -> WebSocketSettings {
+    fn set(mut self, set: impl FnOnce(&mut SocketSettings)) -> WebSocketSettings {
         set(Arc::make_mut(&mut self.0));
         self
     }
