@@ -402,9 +402,12 @@ pub struct ServerLoop<S: 'static> {
 
 impl<S: 'static> ServerLoop<S> {
     /// Counts `Date` from a fixed time on: for a watcher on a simulated kernel, whose clock is not
-    /// the time of day. A seed has one trace then.
+    /// the time of day. A seed has one trace then: masks of WebSockets are foreseeable, too.
     pub fn simulate_date<D: Driver>(&mut self, watcher: &Watcher<D>) {
-        self.running.handler().machine.simulate_date(watcher.now());
+        let handler = self.running.handler();
+        handler.machine.simulate_date(watcher.now());
+        #[cfg(feature = "websocket")]
+        handler.perform.simulate_masks();
     }
 
     /// Reaches the server, from any thread.

@@ -152,6 +152,13 @@ impl<S: 'static> Request<'_, S> {
     }
 }
 
+impl<S> super::Perform<S> {
+    /// Gives a seed of a simulation one trace.
+    pub(super) fn simulate_masks(&mut self) {
+        self.sockets.keys.simulate();
+    }
+}
+
 /// A connection that is served.
 struct SocketProtocol<P> {
     session: Session,

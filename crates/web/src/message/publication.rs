@@ -40,17 +40,24 @@ impl Published {
         Some(self.event.get_or_init(|| EventBytes::new(&event.to_string())))
     }
 
+    /// As a message.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn message(&self) -> (windlass_websocket::Kind, &[u8]) {
+        use windlass_websocket::Kind;
+        match &self.what {
+            What::Event(event) => (Kind::Text, event.text().as_bytes()),
+            What::Bytes(bytes) => (Kind::Binary, bytes),
+        }
+    }
+
     /// As the one frame of a message.
     #[cfg(feature = "websocket")]
     pub(crate) fn frame(&self) -> &Arc<[u8]> {
-        use windlass_websocket::{FrameHead, Opcode};
+        use windlass_websocket::FrameHead;
         self.frame.get_or_init(|| {
-            let (opcode, bytes) = match &self.what {
-                What::Event(event) => (Opcode::Text, event.text().as_bytes()),
-                What::Bytes(bytes) => (Opcode::Binary, &bytes[..]),
-            };
+            let (kind, bytes) = self.message();
             let mut frame = Vec::with_capacity(FrameHead::MOST + bytes.len());
-            FrameHead::new(opcode, bytes.len() as u64).put(&mut frame);
+            FrameHead::new(kind.into(), bytes.len() as u64).put(&mut frame);
             frame.extend_from_slice(bytes);
             frame.into()
         })

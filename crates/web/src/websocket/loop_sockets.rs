@@ -2,6 +2,7 @@
 
 use windlass_websocket::{Decoder, Role};
 
+use super::mask_keys::MaskKeys;
 use super::session::UnfinishedInput;
 
 /// What the connections of a loop share: memory that is used again, and what they ask for.
@@ -10,6 +11,7 @@ pub(crate) struct LoopSockets {
     #[allow(clippy::vec_box)] // they move between here and connections
     spare: Vec<Box<UnfinishedInput>>,
     pub(super) out: Vec<u8>,
+    pub(crate) keys: MaskKeys,
 }
 
 /// How many spare ones a loop keeps.

@@ -21,6 +21,8 @@
 
 mod incoming;
 mod loop_sockets;
+mod mask_keys;
+mod masked;
 mod message;
 mod peer;
 mod session;

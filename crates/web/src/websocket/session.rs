@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use windlass::Buf;
 use windlass_serve::{Cause, Id, Refusal, Refused};
-use windlass_websocket::{CloseCode, Decoder, Error, Event, FrameHead, Opcode, Role, put_close};
+use windlass_websocket::{
+    CloseCode, Decoder, Error, Event, FrameHead, Opcode, Role, mask, put_close,
+};
 
 use super::incoming::Incoming;
 use super::loop_sockets::LoopSockets;
@@ -70,6 +72,12 @@ impl UnfinishedInput {
     }
 }
 
+/// Input that is being taken.
+pub(crate) struct Intake {
+    unfinished: Box<UnfinishedInput>,
+    input: Incoming,
+}
+
 /// How a connection was closed: for [`Peer::closed`](super::Peer::closed).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -117,7 +125,7 @@ pub(crate) enum PeerNews<'a> {
 }
 
 /// The most bytes of a message that are copied behind the head of their frame.
-const SMALL: usize = 2048;
+pub(super) const SMALL: usize = 2048;
 
 impl Session {
     pub(crate) fn new(role: Role, settings: Arc<SocketSettings>, protocol: u16) -> Session {
@@ -137,7 +145,15 @@ impl Session {
         if !self.is_open() {
             return;
         }
-        if !carrier.is_full() && carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok() {
+        let is_sent = !carrier.is_full()
+            && match self.role {
+                Role::Server => carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok(),
+                Role::Client => {
+                    let (kind, payload) = what.message();
+                    self.send_masked(carrier, kind, payload.to_vec().into()).is_ok()
+                }
+            };
+        if is_sent {
             return;
         }
         carrier.count(self.settings.is_lossy);
@@ -157,28 +173,52 @@ impl Session {
         data: Buf,
         hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
     ) {
+        let Some(mut intake) = self.begin(carrier, data) else { return };
+        while self.advance(carrier, &mut intake, hear) {}
+        self.finish(carrier, intake);
+    }
+
+    /// Bytes have come: what follows of them comes out of [`advance`](Session::advance), until it
+    /// returns false. Then they are [finished](Session::finish).
+    pub(crate) fn begin(&mut self, carrier: &mut dyn Carrier, data: Buf) -> Option<Intake> {
         self.flags &= !PINGED;
         if self.flags & OVER != 0 {
-            return;
+            return None;
         }
         let role = self.role;
         let mut unfinished =
             self.unfinished.take().unwrap_or_else(|| carrier.sockets().begin(role));
-        let mut input = Incoming::new(&mut unfinished.kept, data);
-        while self.flags & (PAUSED | OVER) == 0 {
-            match self.step(carrier, &mut unfinished, &mut input, hear) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => self.fail(carrier, error),
-            }
+        let input = Incoming::new(&mut unfinished.kept, data);
+        Some(Intake { unfinished, input })
+    }
+
+    /// Takes one frame, or what there is of it. False if nothing follows.
+    #[inline]
+    pub(crate) fn advance(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        intake: &mut Intake,
+        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
+    ) -> bool {
+        if self.flags & (PAUSED | OVER) != 0 {
+            return false;
         }
+        let Intake { unfinished, input } = intake;
+        self.step(carrier, unfinished, input, hear).unwrap_or_else(|error| {
+            self.fail(carrier, error);
+            false
+        })
+    }
+
+    /// Keeps what is not taken.
+    pub(crate) fn finish(&mut self, carrier: &mut dyn Carrier, intake: Intake) {
         if self.flags & PAUSED != 0 {
-            let rest = input.into_rest();
+            let rest = intake.input.into_rest();
             if !rest.is_empty() {
                 carrier.unread(rest);
             }
         }
-        self.put_back(carrier, unfinished);
+        self.put_back(carrier, intake.unfinished);
     }
 
     fn step(
@@ -271,10 +311,26 @@ impl Session {
         data: &[u8],
     ) -> Result<(), Refusal> {
         let mut frame = [0; FrameHead::MOST + 125];
-        let head = FrameHead::new(opcode, data.len() as u64);
+        let mut head = FrameHead::new(opcode, data.len() as u64);
+        let key = self.key(carrier);
+        if let Some(key) = key {
+            head = head.masked(key);
+        }
         let size = head.write(&mut frame);
-        frame[size..size + data.len()].copy_from_slice(data);
+        let payload = &mut frame[size..size + data.len()];
+        payload.copy_from_slice(data);
+        if let Some(key) = key {
+            mask(key, payload);
+        }
         carrier.write_slice(&frame[..size + data.len()])
+    }
+
+    /// The key of the next frame, which a client masks.
+    pub(super) fn key(&self, carrier: &mut dyn Carrier) -> Option<[u8; 4]> {
+        match self.role {
+            Role::Server => None,
+            Role::Client => Some(carrier.sockets().keys.next()),
+        }
     }
 
     /// Sends a message. It comes back if there is no room for it.
@@ -289,6 +345,10 @@ impl Session {
             |payload: Payload, reason| Err(Refused { value: Message::new(kind, payload), reason });
         if !self.is_open() {
             return refused(message.into_payload(), Refusal::Stale);
+        }
+        if self.role == Role::Client {
+            let sent = self.send_masked(carrier, kind, message.into_payload());
+            return sent.or_else(|(payload, reason)| refused(payload, reason));
         }
         let payload = match message.into_payload().into_frame(kind) {
             Ok((frame, at)) => {
@@ -330,8 +390,8 @@ impl Session {
 
     fn say_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: &str) {
         self.flags |= SAID_CLOSE;
-        let mut frame = Vec::new();
-        put_close(code, reason, None, &mut frame);
+        let (mut frame, key) = (Vec::new(), self.key(carrier));
+        put_close(code, reason, key, &mut frame);
         if carrier.write_slice(&frame).is_err() {
             self.abort(carrier);
         }
@@ -343,7 +403,15 @@ impl Session {
             self.say_close(carrier, code, "");
         }
         self.closing.get_or_insert_with(|| Box::new((code, reason)));
-        self.end(carrier);
+        match self.role {
+            Role::Server => self.end(carrier),
+            // The server ends the connection below (RFC 6455, section 7.1.1): so its port is free
+            // for the next connection at once.
+            Role::Client => {
+                self.flags |= OVER;
+                carrier.time_limit(Some(self.settings.close_time));
+            }
+        }
     }
 
     /// The peer breaks the protocol.
@@ -383,7 +451,8 @@ impl Session {
 
     /// The peer has ended its side.
     pub(crate) fn eof(&mut self, carrier: &mut dyn Carrier) {
-        self.end(carrier);
+        self.flags |= OVER;
+        carrier.close();
     }
 
     pub(crate) fn limit_reached(&mut self, carrier: &mut dyn Carrier, cause: Cause) {

@@ -1,0 +1,55 @@
+//! Messages of a client: each frame has a mask.
+
+use windlass::Buf;
+use windlass_serve::{Refusal, Refused};
+use windlass_websocket::{FrameHead, Kind, mask};
+
+use super::message::Payload;
+use super::session::{Carrier, SMALL, Session};
+
+impl Session {
+    /// Sends a message with a mask: a small one as a copy, and a large one in its own memory if
+    /// nobody else has it. It comes back without the mask.
+    pub(super) fn send_masked(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        kind: Kind,
+        payload: Payload,
+    ) -> Result<(), (Payload, Refusal)> {
+        let key = carrier.sockets().keys.next();
+        let head = FrameHead::new(kind.into(), payload.len() as u64).masked(key);
+        let mut bytes = [0; FrameHead::MOST];
+        let size = head.write(&mut bytes);
+        if payload.len() <= SMALL {
+            let mut out = std::mem::take(&mut carrier.sockets().out);
+            out.clear();
+            out.extend_from_slice(&bytes[..size]);
+            out.extend_from_slice(&payload);
+            mask(key, &mut out[size..]);
+            let written = carrier.write_slice(&out);
+            carrier.sockets().out = out;
+            return written.map_err(|reason| (payload, reason));
+        }
+        let payload = masked(payload.into_buf(), key);
+        let frame = Buf::list([Buf::from(bytes[..size].to_vec()), payload]);
+        carrier.write(frame).map_err(|Refused { value, reason }| {
+            let payload = value.into_parts().nth(1).unwrap_or_default();
+            (masked(payload, key).into(), reason)
+        })
+    }
+}
+
+/// Puts a mask on bytes, or takes it off: in place, or on a copy if others have them, too.
+fn masked(bytes: Buf, key: [u8; 4]) -> Buf {
+    match bytes.into_lease_mut() {
+        Ok(mut lease) => {
+            mask(key, &mut lease);
+            lease.into()
+        }
+        Err(bytes) => {
+            let mut bytes = bytes.into_vec();
+            mask(key, &mut bytes);
+            bytes.into()
+        }
+    }
+}
