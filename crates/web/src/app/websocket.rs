@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::Buf;
+use windlass_http1::Method;
 use windlass_serve::{Cause, Id, Refusal, Refused};
-use windlass_websocket::{Role, handshake};
+use windlass_websocket::Role;
+use windlass_websocket::handshake::{self, RequestError};
 
 use super::App;
 use super::upgrade::{Protocol, RawConn};
@@ -26,8 +28,9 @@ impl<S: 'static> App<S> {
     /// [`Peer`](crate::websocket::Peer). With an error it refuses the connection, by a response in
     /// the place of the 101.
     ///
-    /// A request that is none for a WebSocket gets a 426, or a 400 that says what is wrong. Pages
-    /// of other hosts get a 403: see [`origins`](WebSocketSettings::origins).
+    /// A request that is none for a WebSocket does not come to the handler. It gets a 426, or a 400
+    /// that says what is wrong. Pages of other hosts get a 403: see
+    /// [`origins`](WebSocketSettings::origins).
     ///
     /// ```
     /// use windlass_web::websocket::{Message, Peer, Socket};
@@ -73,83 +76,121 @@ impl<S: 'static> App<S> {
         route: &str,
         handler: impl Fn(&mut S, &mut Request<'_, S>) -> Result<P, R> + Send + Sync + 'static,
     ) -> App<S> {
-        let accept = move |state: &mut S, q: &mut Request<'_, S>| match handler(state, q) {
-            Ok(peer) => q.websocket(&settings, peer),
-            Err(refusal) => refusal.into(),
+        let accept = move |state: &mut S, q: &mut Request<'_, S>| {
+            let agreed = match q.agree(settings.settings()) {
+                Ok(agreed) => agreed,
+                Err(error) => return error.into(),
+            };
+            match handler(state, q) {
+                Ok(peer) => q.become_websocket(settings.settings(), agreed, peer),
+                Err(refusal) => refusal.into(),
+            }
         };
         self.route("GET", route, accept).at_head()
     }
 }
 
+/// What both sides have agreed to.
+struct AgreedSocket {
+    /// The answer to the key.
+    accept: String,
+    /// The index of the sub-protocol in the settings, and one.
+    protocol: u16,
+}
+
 impl<S: 'static> Request<'_, S> {
     /// Makes the connection a [WebSocket](crate::websocket), by a 101. Return the response; fields
-    /// that it gets are in the head of the 101. [`App::websocket`] calls this.
+    /// that it gets are in the head of the 101. [`App::websocket`] does the same, and refuses what
+    /// is none before it asks its handler.
     pub fn websocket(&mut self, settings: &WebSocketSettings, peer: impl Peer<S>) -> Response {
-        let settings = settings.settings();
-        let (accept, protocol) = match self.check(settings) {
-            Ok(agreed) => agreed,
-            Err(error) => return error.into(),
-        };
-        let session = Session::new(Role::Server, Arc::clone(settings), protocol as u16);
+        match self.agree(settings.settings()) {
+            Ok(agreed) => self.become_websocket(settings.settings(), agreed, peer),
+            Err(error) => error.into(),
+        }
+    }
+
+    fn become_websocket(
+        &mut self,
+        settings: &Arc<SocketSettings>,
+        agreed: AgreedSocket,
+        peer: impl Peer<S>,
+    ) -> Response {
+        let AgreedSocket { accept, protocol } = agreed;
+        let session = Session::new(Role::Server, Arc::clone(settings), protocol);
         let response = self.upgrade("websocket", SocketProtocol { session, peer });
         let response = response.header("Sec-WebSocket-Accept", accept);
-        match protocol.checked_sub(1) {
+        match usize::from(protocol).checked_sub(1) {
             Some(at) => response.header("Sec-WebSocket-Protocol", settings.protocols[at].clone()),
             None => response,
         }
     }
 
-    /// The answer to the key, and the number of the sub-protocol.
-    fn check(&self, settings: &SocketSettings) -> Result<(String, usize), Error> {
-        let wrong = |text: &'static str| Error::new(Status::BAD_REQUEST).text(text);
-        if !self.offers("websocket") {
-            let error = Error::new(Status::UPGRADE_REQUIRED);
-            return Err(error
-                .text("this resource needs a WebSocket")
-                .header("Upgrade", "websocket"));
+    /// The values of a field, one for each of its lines.
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
+        let is_it = move |(other, _): &(&str, _)| name.eq_ignore_ascii_case(other);
+        self.headers().filter(is_it).map(|(_, value)| value)
+    }
+
+    fn agree(&self, settings: &SocketSettings) -> Result<AgreedSocket, Error> {
+        if self.known_method() != Method::Get {
+            let error = Error::new(Status::METHOD_NOT_ALLOWED).text("a WebSocket needs a GET");
+            return Err(error.header("Allow", "GET"));
         }
-        if self.header("Sec-WebSocket-Version") != Some(handshake::VERSION) {
-            let error = Error::new(Status::UPGRADE_REQUIRED).text("the version has to be 13");
-            let error = error.header("Sec-WebSocket-Version", handshake::VERSION);
-            return Err(error.header("Upgrade", "websocket"));
-        }
-        let mut keys =
-            self.headers().filter(|(name, _)| name.eq_ignore_ascii_case("Sec-WebSocket-Key"));
-        let (key, other) = (keys.next(), keys.next());
-        let key =
-            key.filter(|_| other.is_none()).and_then(|(_, key)| std::str::from_utf8(key).ok());
-        let accept = key.and_then(handshake::accept).ok_or_else(|| wrong("the key is wrong"))?;
-        if !self.may_connect(settings) {
+        let accept = match handshake::check_request(|name| self.values(name)) {
+            Ok(accept) if self.offers("websocket") => accept,
+            Ok(_) => return Err(refusal(RequestError::NoUpgrade)), // it speaks HTTP/1.0
+            Err(error) => return Err(refusal(error)),
+        };
+        if !self.may_connect(&settings.origins) {
             return Err(Error::new(Status::FORBIDDEN).text("this origin may not connect"));
         }
-        Ok((accept, self.protocol(settings)?))
+        let protocol = self.protocol(&settings.protocols)?;
+        if self.has_unread_body() {
+            return Err(Error::new(Status::BAD_REQUEST).text("a WebSocket begins without a body"));
+        }
+        Ok(AgreedSocket { accept, protocol })
     }
 
-    fn may_connect(&self, settings: &SocketSettings) -> bool {
-        let Some(origin) = self.header("Origin") else { return true };
-        match &settings.origins {
+    fn may_connect(&self, origins: &Origins) -> bool {
+        let mut values = self.values("Origin");
+        let (origin, other) = (values.next(), values.next());
+        let Some(origin) = origin.filter(|_| other.is_none()) else { return other.is_none() };
+        let Ok(origin) = std::str::from_utf8(origin) else { return false };
+        match origins {
             Origins::Any => true,
             Origins::These(these) => these.iter().any(|one| one.eq_ignore_ascii_case(origin)),
-            Origins::Same => {
-                let host = origin.split_once("://").map(|(_, host)| host);
-                host.zip(self.host()).is_some_and(|(one, other)| one.eq_ignore_ascii_case(other))
-            }
+            Origins::Same => self.host().is_some_and(|host| is_of(origin, host)),
         }
     }
 
-    fn protocol(&self, settings: &SocketSettings) -> Result<usize, Error> {
-        let is_named = |name: &&str| name.eq_ignore_ascii_case("Sec-WebSocket-Protocol");
-        let fields = self.headers().filter(|(name, _)| is_named(name));
-        let offered = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
-        let offered: Vec<&str> = offered.flat_map(|list| list.split(',')).map(str::trim).collect();
-        if offered.is_empty() || settings.protocols.is_empty() {
+    /// The number of the sub-protocol.
+    fn protocol(&self, own: &[Cow<'static, str>]) -> Result<u16, Error> {
+        let offered = || handshake::protocols(self.values("Sec-WebSocket-Protocol"));
+        if own.is_empty() || offered().next().is_none() {
             return Ok(0);
         }
-        let is_offered = |name: &Cow<'static, str>| offered.contains(&&**name);
-        let chosen = settings.protocols.iter().position(is_offered);
+        let chosen = own.iter().position(|name| offered().any(|one| one == name));
         let none = || Error::new(Status::BAD_REQUEST).text("no protocol of the offered ones");
-        Ok(chosen.ok_or_else(none)? + 1)
+        chosen.map(|at| at as u16 + 1).ok_or_else(none)
     }
+}
+
+/// The response to a request that is none for a WebSocket.
+fn refusal(error: RequestError) -> Error {
+    let status = Status::new(error.status()).unwrap_or(Status::BAD_REQUEST);
+    let response = Error::new(status).text(error.to_string());
+    if status != Status::UPGRADE_REQUIRED {
+        return response;
+    }
+    response.header("Upgrade", "websocket").header("Sec-WebSocket-Version", handshake::VERSION)
+}
+
+/// Whether an origin is a page of this host.
+fn is_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, from)) = origin.split_once("://") else { return false };
+    let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+    let plain = |host: &str| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
+    plain(from) == plain(host)
 }
 
 impl<S> super::Perform<S> {

@@ -1,0 +1,12 @@
+//! WebSockets of an application: every message comes once, whole and in order, whatever clients do.
+#![allow(missing_docs)] // a test binary has no users
+#![cfg(feature = "websocket")]
+
+#[path = "../bench/mod.rs"]
+mod bench;
+mod client;
+#[path = "../../../serve/tests/common/mod.rs"]
+mod common;
+mod handshakes;
+mod messages;
+mod program;
