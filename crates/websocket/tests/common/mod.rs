@@ -183,11 +183,11 @@ impl Side {
             assert_eq!(other, seen, "{self:?}: {input:02x?} is cut at {cuts:?}");
         };
         let len = input.len();
-        (0..=len).step_by(1 + len / 500).for_each(|at| check(&[at]));
-        if len <= 100 {
+        (0..=len).step_by(1 + len * len / 2_000_000).for_each(|at| check(&[at]));
+        if len <= 60 {
             (0..=len).for_each(|a| (a..=len).for_each(|b| check(&[a, b])));
         }
-        if len <= 10_000 {
+        if len <= 3000 {
             check(&(0..len).collect::<Vec<_>>());
         }
         let mut random = fastrand::Rng::with_seed(len as u64);
