@@ -24,6 +24,8 @@ enum Difference {
     LongLength,
     /// It takes close frames of codes that must not be sent, and tells another code.
     WrongCode,
+    /// As a client, it refuses what comes behind a close frame. RFC 6455, section 1.4, discards it, and so do we.
+    BehindClose,
 }
 
 /// A connection that has sent all of this, and takes everything.
@@ -86,7 +88,12 @@ fn compare(side: &Side, input: &[u8], found: &mut BTreeMap<Option<Difference>, u
         (Seen::Refused(Rule::Length), _) if theirs.starts_with(&ours) => {
             Some(Difference::LongLength)
         }
-        (Seen::Refused(Rule::CloseCode), None) => {
+        // The long form of a length says so of a control frame.
+        (Seen::Refused(Rule::ControlLength), _) if !is_same && theirs.starts_with(&ours) => {
+            Some(Difference::LongLength)
+        }
+        (Seen::Closed, Some(_)) if is_same => Some(Difference::BehindClose),
+        (Seen::Refused(Rule::CloseCode), _) => {
             let (last, before) = theirs.split_last().expect("a close frame");
             assert_eq!((before, has_wrong_code(last)), (&ours[..], true), "{last:?}");
             Some(Difference::WrongCode)
@@ -155,6 +162,9 @@ fn the_differences_are_these() {
         assert_eq!(only(&side, &text[..text.len() - 1]), Some(Difference::Early));
         let code = side.frame(0x88, 1005_u16.to_be_bytes());
         assert_eq!(only(&side, &code), Some(Difference::WrongCode));
+        let behind = [side.frame(0x88, b""), side.frame(0x82, b"")].concat();
+        let is_client = side.role == Role::Client;
+        assert_eq!(only(&side, &behind), is_client.then_some(Difference::BehindClose));
         let mut long = side.frame(0x82, b"abc");
         long[1] = long[1] & 0x80 | 126;
         long.splice(2..2, [0, 3]);
