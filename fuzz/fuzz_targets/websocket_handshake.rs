@@ -1,4 +1,4 @@
-//! Fields of handshakes: two lines mean what one means, and no answer has what its receiver refuses.
+//! Fields of handshakes: two lines mean what one means, and no answer is one that is refused.
 #![no_main]
 
 use arbitrary::Arbitrary;

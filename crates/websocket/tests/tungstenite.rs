@@ -24,7 +24,8 @@ enum Difference {
     LongLength,
     /// It takes close frames of codes that must not be sent, and tells another code.
     WrongCode,
-    /// As a client, it refuses what comes behind a close frame. RFC 6455, section 1.4, discards it, and so do we.
+    /// As a client, it refuses what comes behind a close frame. RFC 6455, section 1.4, discards it,
+    /// and so do we.
     BehindClose,
 }
 
