@@ -164,3 +164,28 @@ fn a_bomb_is_refused_at_its_cap_and_64_kib() {
         inflaters.put_back(inflater, None);
     }
 }
+
+/// What the documentation says that a state takes.
+#[test]
+fn states_take_what_is_said() {
+    let compress = |settings, bits| {
+        let window = Window::new(bits).expect("a window");
+        let (mut deflaters, mut out) = (Deflaters::new(settings), Vec::with_capacity(100));
+        let before = alloc::live_bytes();
+        deflaters.compress(Context::Fresh(window), b"Hello", &mut out);
+        (alloc::live_bytes() - before) as usize / 1000
+    };
+    for (memory, bits, most) in [(8, 9, 260), (8, 12, 275), (8, 15, 390), (1, 9, 150), (1, 15, 275)]
+    {
+        let settings = DeflaterSettings { memory, ..DeflaterSettings::default() };
+        let size = compress(settings, bits);
+        assert!(size <= most && size + 10 > most, "{memory} {bits}: {size} KB");
+    }
+    let mut inflaters = Inflaters::new(InflaterSettings::default());
+    let mut out = Vec::with_capacity(100);
+    let before = alloc::live_bytes();
+    let fresh = || Context::Fresh(Window::MAX);
+    inflaters.inflate(fresh(), &[0], InflateCaps::default(), &mut out).expect("valid");
+    let size = (alloc::live_bytes() - before) as usize / 1000;
+    assert!(size <= 65, "{size} KB");
+}

@@ -22,7 +22,7 @@ impl Default for InflaterSettings {
 
 /// The inflaters of a loop: they inflate messages of all its connections.
 ///
-/// Made when they are first needed: one for messages that are there whole, 64 KB, and
+/// Made when they are first needed: one for messages that are there whole, 63 KB, and
 /// [`InflaterSettings::streaming`] for messages in parts, with up to 32 KiB more for their window.
 pub struct Inflaters {
     whole: Option<Inflating>,
