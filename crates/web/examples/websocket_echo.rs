@@ -2,11 +2,16 @@
 //!
 //! ```text
 //! cargo run --release -p windlass-web --example websocket_echo -- \
-//!     [--port N] [--loops N] [--tls [--cert FILE --key FILE]] [--limit BYTES]
+//!     [--port N] [--loops N] [--tls [--cert FILE --key FILE]] [--limit BYTES] \
+//!     [--deflate | --takeover]
 //! ```
 //!
-//! `--limit` sets how many bytes a message may have: 32 MiB, if it is not there.
+//! `--limit` sets how many bytes a message may have: 32 MiB, if it is not there. With the feature
+//! `deflate`, `--deflate` agrees to compressed messages, and `--takeover` to those that refer to
+//! the ones before them.
 
+#[cfg(feature = "deflate")]
+use windlass_web::websocket::Deflate;
 use windlass_web::websocket::{Message, Peer, Socket, WebSocketSettings};
 use windlass_web::{App, Status};
 
@@ -21,8 +26,7 @@ impl Peer<()> for Echo {
     }
 }
 
-fn app(limit: u64) -> App {
-    let settings = WebSocketSettings::new().any_origin().message_limit(limit);
+fn app(settings: WebSocketSettings) -> App {
     let accept = |_: &mut (), _: &mut windlass_web::Request<'_>| Ok::<_, Status>(Echo);
     App::new()
         .websocket_with(settings.clone(), "/", accept)
@@ -31,10 +35,17 @@ fn app(limit: u64) -> App {
 
 fn main() -> std::io::Result<()> {
     const USAGE: &str = "websocket_echo [--port N] [--loops N] \
-        [--tls [--cert FILE --key FILE]] [--limit BYTES]";
+        [--tls [--cert FILE --key FILE]] [--limit BYTES] [--deflate | --takeover]";
     let mut options = common::Options::new(USAGE);
     let limit = options.take("--limit").unwrap_or(32 << 20);
+    let settings = WebSocketSettings::new().any_origin().message_limit(limit);
+    #[cfg(feature = "deflate")]
+    let settings = match (options.flag("--deflate"), options.flag("--takeover")) {
+        (_, true) => settings.deflate(Deflate::TAKEOVER),
+        (true, false) => settings.deflate(Deflate::default()),
+        _ => settings,
+    };
     let setup = common::Setup::take(&mut options, 8080);
     options.end();
-    setup.run(app(limit))
+    setup.run(app(settings))
 }

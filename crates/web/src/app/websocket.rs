@@ -8,6 +8,8 @@ use windlass::Buf;
 use windlass_http1::Method;
 use windlass_serve::{Cause, Id, Refusal, Refused};
 use windlass_websocket::Role;
+#[cfg(feature = "deflate")]
+use windlass_websocket::handshake::Deflate;
 use windlass_websocket::handshake::{self, RequestError};
 
 use super::App;
@@ -17,7 +19,8 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, SocketSettings, WebSocketSettings,
+    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, Socket, SocketSettings,
+    WebSocketSettings,
 };
 use crate::words::error::Error;
 use crate::words::status::Status;
@@ -96,6 +99,9 @@ struct AgreedSocket {
     accept: String,
     /// The index of the sub-protocol in the settings, and one.
     protocol: u16,
+    /// How messages are compressed, and the text that says so.
+    #[cfg(feature = "deflate")]
+    deflate: Option<(Deflate, String)>,
 }
 
 impl<S: 'static> Request<'_, S> {
@@ -115,10 +121,20 @@ impl<S: 'static> Request<'_, S> {
         agreed: AgreedSocket,
         peer: impl Peer<S>,
     ) -> Response {
-        let AgreedSocket { accept, protocol } = agreed;
+        let protocol = agreed.protocol;
         let session = Session::new(Role::Server, Arc::clone(settings), protocol);
+        #[cfg(feature = "deflate")]
+        let (session, extensions) = match agreed.deflate {
+            Some((agreed, text)) => (session.deflate(agreed), Some(text)),
+            None => (session, None),
+        };
         let response = self.upgrade("websocket", SocketProtocol { session, peer });
-        let response = response.header("Sec-WebSocket-Accept", accept);
+        let response = response.header("Sec-WebSocket-Accept", agreed.accept);
+        #[cfg(feature = "deflate")]
+        let response = match extensions {
+            Some(text) => response.header("Sec-WebSocket-Extensions", text),
+            None => response,
+        };
         match usize::from(protocol).checked_sub(1) {
             Some(at) => response.header("Sec-WebSocket-Protocol", settings.protocols[at].clone()),
             None => response,
@@ -148,7 +164,17 @@ impl<S: 'static> Request<'_, S> {
         if self.has_unread_body() {
             return Err(Error::new(Status::BAD_REQUEST).text("a WebSocket begins without a body"));
         }
-        Ok(AgreedSocket { accept, protocol })
+        Ok(AgreedSocket {
+            accept,
+            protocol,
+            #[cfg(feature = "deflate")]
+            deflate: match settings.deflate {
+                Some(want) => {
+                    want.accept(self.values("Sec-WebSocket-Extensions")).map_err(refusal)?
+                }
+                None => None,
+            },
+        })
     }
 
     fn may_connect(&self, origins: &Origins) -> bool {
@@ -209,14 +235,17 @@ struct SocketProtocol<P> {
 impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     fn opened(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         self.session.opened(c);
-        self.peer.open(state, &mut self.session.socket(c));
+        self.peer.open(state, &mut Socket::new(&mut self.session, c));
     }
 
     fn data(&mut self, state: &mut S, c: &mut RawConn<'_, S>, data: Buf) {
         let peer = &mut self.peer;
-        self.session.data(c, data, &mut |socket, heard| match heard {
-            PeerNews::Message(message) => peer.message(state, socket, message),
-            PeerNews::Pong(data) => peer.pong(state, socket, data),
+        self.session.data(c, data, &mut |session, carrier, news| {
+            let socket = &mut Socket::new(session, carrier);
+            match news {
+                PeerNews::Message(message) => peer.message(state, socket, message),
+                PeerNews::Pong(data) => peer.pong(state, socket, data),
+            }
         });
     }
 
@@ -226,7 +255,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
 
     fn drained(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
-            self.peer.drained(state, &mut self.session.socket(c));
+            self.peer.drained(state, &mut Socket::new(&mut self.session, c));
         }
     }
 
@@ -236,13 +265,13 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
 
     fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
-            self.peer.wake(state, &mut self.session.socket(c));
+            self.peer.wake(state, &mut Socket::new(&mut self.session, c));
         }
     }
 
     fn stopping(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
-            self.peer.stopping(state, &mut self.session.socket(c));
+            self.peer.stopping(state, &mut Socket::new(&mut self.session, c));
         }
     }
 

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+#[cfg(feature = "websocket")]
+use windlass_websocket::{FrameHead, Kind};
+
 use super::event::{EventBytes, ServerEvent};
 use crate::remote::Remote;
 
@@ -16,6 +19,9 @@ pub struct Published {
     event: OnceLock<EventBytes>,
     #[cfg(feature = "websocket")]
     frame: OnceLock<Arc<[u8]>>,
+    /// The frame with its message compressed, for the windows of 9 to 15 bits.
+    #[cfg(all(feature = "websocket", feature = "deflate"))]
+    compressed: [OnceLock<Arc<[u8]>>; 7],
 }
 
 enum What {
@@ -31,6 +37,8 @@ impl Published {
             event: OnceLock::new(),
             #[cfg(feature = "websocket")]
             frame: OnceLock::new(),
+            #[cfg(all(feature = "websocket", feature = "deflate"))]
+            compressed: Default::default(),
         }
     }
 
@@ -40,20 +48,28 @@ impl Published {
         Some(self.event.get_or_init(|| EventBytes::new(&event.to_string())))
     }
 
-    /// As a message.
+    /// As a message: what it is, and its bytes.
     #[cfg(feature = "websocket")]
-    pub(crate) fn message(&self) -> (windlass_websocket::Kind, &[u8]) {
-        use windlass_websocket::Kind;
+    pub(crate) fn message(&self) -> (Kind, &[u8]) {
         match &self.what {
             What::Event(event) => (Kind::Text, event.text().as_bytes()),
             What::Bytes(bytes) => (Kind::Binary, bytes),
         }
     }
 
+    /// As the one frame of a message, compressed with a window of 9 to 15 bits.
+    #[cfg(all(feature = "websocket", feature = "deflate"))]
+    pub(crate) fn compressed_frame(
+        &self,
+        window: u8,
+        make: impl FnOnce() -> Arc<[u8]>,
+    ) -> Arc<[u8]> {
+        Arc::clone(self.compressed[usize::from(window) - 9].get_or_init(make))
+    }
+
     /// As the one frame of a message.
     #[cfg(feature = "websocket")]
     pub(crate) fn frame(&self) -> &Arc<[u8]> {
-        use windlass_websocket::FrameHead;
         self.frame.get_or_init(|| {
             let (kind, bytes) = self.message();
             let mut frame = Vec::with_capacity(FrameHead::MOST + bytes.len());

@@ -2,8 +2,10 @@
 
 use windlass_websocket::{Decoder, Role};
 
+#[cfg(feature = "deflate")]
+use super::compression::LoopCompression;
 use super::mask_keys::MaskKeys;
-use super::session::UnfinishedInput;
+use super::unfinished::UnfinishedInput;
 
 /// What the connections of a loop share: memory that is used again, and what they ask for.
 #[derive(Default)]
@@ -12,15 +14,18 @@ pub(crate) struct LoopSockets {
     spare: Vec<Box<UnfinishedInput>>,
     pub(super) out: Vec<u8>,
     pub(crate) keys: MaskKeys,
+    #[cfg(feature = "deflate")]
+    pub(super) compression: LoopCompression,
 }
 
 /// How many spare ones a loop keeps.
 const SPARE: usize = 64;
 
 impl LoopSockets {
-    pub(super) fn begin(&mut self, role: Role) -> Box<UnfinishedInput> {
+    pub(super) fn begin(&mut self, role: Role, deflates: bool) -> Box<UnfinishedInput> {
         let mut unfinished = self.spare.pop().unwrap_or_default();
-        unfinished.decoder = Decoder::new(role);
+        let decoder = Decoder::new(role);
+        unfinished.decoder = if deflates { decoder.deflate() } else { decoder };
         unfinished
     }
 

@@ -4,8 +4,9 @@ use windlass::Buf;
 use windlass_serve::{Refusal, Refused};
 use windlass_websocket::{FrameHead, Kind, mask};
 
+use super::carrier::Carrier;
 use super::message::Payload;
-use super::session::{Carrier, SMALL, Session};
+use super::session::{SMALL, Session};
 
 impl Session {
     /// Sends a message with a mask: a small one as a copy, and a large one in its own memory if

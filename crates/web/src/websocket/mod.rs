@@ -19,6 +19,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod carrier;
+#[cfg(feature = "deflate")]
+mod compression;
 mod incoming;
 mod loop_sockets;
 mod mask_keys;
@@ -28,13 +31,17 @@ mod peer;
 mod session;
 mod settings;
 mod socket;
+mod unfinished;
 
+pub(crate) use carrier::Carrier;
 pub(crate) use loop_sockets::LoopSockets;
 pub use message::{Message, Payload, Text};
 pub use peer::Peer;
 pub use session::SocketEnd;
-pub(crate) use session::{Carrier, PeerNews, Session};
+pub(crate) use session::{PeerNews, Session};
 pub use settings::WebSocketSettings;
 pub(crate) use settings::{Origins, SocketSettings};
 pub use socket::Socket;
 pub use windlass_websocket::CloseCode;
+#[cfg(feature = "deflate")]
+pub use windlass_websocket::handshake::Deflate;

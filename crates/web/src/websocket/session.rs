@@ -6,71 +6,21 @@
 //! connection has no decoder and no buffer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use windlass::Buf;
-use windlass_serve::{Cause, Id, Refusal, Refused};
-use windlass_websocket::{
-    CloseCode, Decoder, Error, Event, FrameHead, Opcode, Role, mask, put_close,
-};
+use windlass_serve::{Cause, Refusal, Refused};
+#[cfg(feature = "deflate")]
+use windlass_websocket::handshake::Deflate;
+use windlass_websocket::{CloseCode, Error, Event, FrameHead, Kind, Opcode, Role, mask, put_close};
 
+use super::carrier::Carrier;
+#[cfg(feature = "deflate")]
+use super::compression::SocketCompression;
 use super::incoming::Incoming;
-use super::loop_sockets::LoopSockets;
 use super::message::{Message, Payload};
 use super::settings::SocketSettings;
-use super::socket::Socket;
+use super::unfinished::UnfinishedInput;
 use crate::message::publication::Published;
-use crate::topics::TopicCall;
-
-/// The connection below, and its loop.
-pub(crate) trait Carrier {
-    fn id(&self) -> Id;
-    fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>>;
-    fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
-    fn is_full(&mut self) -> bool;
-    fn pause(&mut self);
-    fn resume(&mut self);
-    fn unread(&mut self, data: Buf);
-    fn limit(&mut self, span: Option<Duration>, least: u32);
-    fn time_limit(&mut self, span: Option<Duration>);
-    fn set_idle_timeout(&mut self, span: Option<Duration>);
-    fn charge(&mut self, bytes: usize);
-    fn close(&mut self);
-    fn abort(&mut self);
-    fn sockets(&mut self) -> &mut LoopSockets;
-    fn call(&mut self, call: TopicCall);
-    /// A peer does not keep up: it has lost a message, or its connection.
-    fn count(&mut self, is_lost: bool);
-}
-
-/// What is unfinished.
-pub(super) struct UnfinishedInput {
-    pub(super) decoder: Decoder,
-    /// The beginning of a frame.
-    kept: Vec<u8>,
-    /// The message so far.
-    pub(super) message: Vec<u8>,
-}
-
-impl Default for UnfinishedInput {
-    fn default() -> UnfinishedInput {
-        UnfinishedInput {
-            decoder: Decoder::new(Role::Server),
-            kept: Vec::new(),
-            message: Vec::new(),
-        }
-    }
-}
-
-impl UnfinishedInput {
-    fn is_nothing(&self) -> bool {
-        self.decoder.is_idle() && self.kept.is_empty()
-    }
-
-    fn held(&self) -> usize {
-        size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
-    }
-}
 
 /// Input that is being taken.
 pub(crate) struct Intake {
@@ -103,6 +53,9 @@ pub(crate) struct Session {
     pub(super) protocol: u16,
     role: Role,
     flags: u8,
+    /// What it has for compressed messages, if both sides have agreed to them.
+    #[cfg(feature = "deflate")]
+    compression: Option<Box<SocketCompression>>,
 }
 
 /// The program does not want messages now.
@@ -124,20 +77,36 @@ pub(crate) enum PeerNews<'a> {
     Pong(&'a [u8]),
 }
 
+/// What is called with it.
+pub(crate) type Hear<'h> = dyn FnMut(&mut Session, &mut dyn Carrier, PeerNews<'_>) + 'h;
+
 /// The most bytes of a message that are copied behind the head of their frame.
 pub(super) const SMALL: usize = 2048;
 
 impl Session {
     pub(crate) fn new(role: Role, settings: Arc<SocketSettings>, protocol: u16) -> Session {
-        Session { settings, unfinished: None, closing: None, protocol, role, flags: 0 }
+        Session {
+            settings,
+            unfinished: None,
+            closing: None,
+            protocol,
+            role,
+            flags: 0,
+            #[cfg(feature = "deflate")]
+            compression: None,
+        }
+    }
+
+    /// Messages may be compressed: both sides have agreed to this.
+    #[cfg(feature = "deflate")]
+    pub(crate) fn deflate(mut self, agreed: Deflate) -> Session {
+        let level = self.settings.level;
+        self.compression = Some(Box::new(SocketCompression::new(self.role, agreed, level)));
+        self
     }
 
     pub(crate) fn opened(&mut self, carrier: &mut dyn Carrier) {
         carrier.set_idle_timeout(Some(self.settings.ping_every));
-    }
-
-    pub(crate) fn socket<'a>(&'a mut self, carrier: &'a mut dyn Carrier) -> Socket<'a> {
-        Socket { carrier, session: self }
     }
 
     /// Sends what is published on a topic.
@@ -145,15 +114,7 @@ impl Session {
         if !self.is_open() {
             return;
         }
-        let is_sent = !carrier.is_full()
-            && match self.role {
-                Role::Server => carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok(),
-                Role::Client => {
-                    let (kind, payload) = what.message();
-                    self.send_masked(carrier, kind, payload.to_vec().into()).is_ok()
-                }
-            };
-        if is_sent {
+        if !carrier.is_full() && self.send_published(carrier, what) {
             return;
         }
         carrier.count(self.settings.is_lossy);
@@ -162,17 +123,29 @@ impl Session {
         }
     }
 
+    #[inline]
+    fn send_published(&mut self, carrier: &mut dyn Carrier, what: &Published) -> bool {
+        let (kind, plain) = what.message();
+        if self.role == Role::Client {
+            let message = Message::new(kind, plain.to_vec().into());
+            return self.send(carrier, message).is_ok();
+        }
+        #[cfg(feature = "deflate")]
+        if let Some(own) = &mut self.compression
+            && plain.len() >= self.settings.compress_from
+        {
+            let frame = own.frame_for(&mut carrier.sockets().compression, what);
+            return carrier.write(Buf::from(frame)).is_ok();
+        }
+        carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.flags & (SAID_CLOSE | OVER) == 0
     }
 
     /// Takes bytes, and tells what they are.
-    pub(crate) fn data(
-        &mut self,
-        carrier: &mut dyn Carrier,
-        data: Buf,
-        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
-    ) {
+    pub(crate) fn data(&mut self, carrier: &mut dyn Carrier, data: Buf, hear: &mut Hear<'_>) {
         let Some(mut intake) = self.begin(carrier, data) else { return };
         while self.advance(carrier, &mut intake, hear) {}
         self.finish(carrier, intake);
@@ -186,8 +159,12 @@ impl Session {
             return None;
         }
         let role = self.role;
-        let mut unfinished =
-            self.unfinished.take().unwrap_or_else(|| carrier.sockets().begin(role));
+        #[cfg(feature = "deflate")]
+        let deflates = self.compression.is_some();
+        #[cfg(not(feature = "deflate"))]
+        let deflates = false;
+        let kept = self.unfinished.take();
+        let mut unfinished = kept.unwrap_or_else(|| carrier.sockets().begin(role, deflates));
         let input = Incoming::new(&mut unfinished.kept, data);
         Some(Intake { unfinished, input })
     }
@@ -198,7 +175,7 @@ impl Session {
         &mut self,
         carrier: &mut dyn Carrier,
         intake: &mut Intake,
-        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
+        hear: &mut Hear<'_>,
     ) -> bool {
         if self.flags & (PAUSED | OVER) != 0 {
             return false;
@@ -226,27 +203,38 @@ impl Session {
         carrier: &mut dyn Carrier,
         unfinished: &mut UnfinishedInput,
         input: &mut Incoming,
-        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
+        hear: &mut Hear<'_>,
     ) -> Result<bool, Error> {
         let step = unfinished.decoder.decode(&self.settings.limits, input.bytes())?;
         let consumed = step.consumed;
         match step.event {
-            Event::Data { kind, payload, is_first: true, is_last: true, .. } => {
-                let message = input.take(consumed, payload, kind);
+            Event::Data { kind, payload, is_first: true, is_last: true, is_compressed } => {
+                let message = match is_compressed {
+                    false => input.take(consumed, payload, kind),
+                    true => {
+                        let message = self.inflated(carrier, kind, &input.bytes()[payload])?;
+                        input.skip(consumed);
+                        message
+                    }
+                };
                 self.hear(carrier, message, hear);
                 return Ok(true);
             }
-            Event::Data { kind, payload, is_last, .. } => {
+            Event::Data { kind, payload, is_last, is_compressed, .. } => {
                 unfinished.message.extend_from_slice(&input.bytes()[payload]);
                 if is_last {
                     let message = std::mem::take(&mut unfinished.message);
-                    self.hear(carrier, Message::new(kind, message.into()), hear);
+                    let message = match is_compressed {
+                        false => Message::new(kind, message.into()),
+                        true => self.inflated(carrier, kind, &message)?,
+                    };
+                    self.hear(carrier, message, hear);
                 }
             }
             Event::Ping(data) => self.answer_ping(carrier, &input.bytes()[data]),
             Event::Pong(data) => {
                 let data = &input.bytes()[data];
-                hear(&mut Socket { carrier, session: self }, PeerNews::Pong(data));
+                hear(self, carrier, PeerNews::Pong(data));
             }
             Event::Close(code, reason) => {
                 let reason = String::from_utf8_lossy(&input.bytes()[reason]).into_owned();
@@ -262,16 +250,30 @@ impl Session {
     }
 
     #[inline]
-    fn hear(
-        &mut self,
-        carrier: &mut dyn Carrier,
-        message: Message,
-        hear: &mut dyn FnMut(&mut Socket<'_>, PeerNews<'_>),
-    ) {
+    fn hear(&mut self, carrier: &mut dyn Carrier, message: Message, hear: &mut Hear<'_>) {
         // Behind our own close frame the peer may still send what it had unfinished.
         if self.flags & SAID_CLOSE == 0 {
-            hear(&mut Socket { carrier, session: self }, PeerNews::Message(message));
+            hear(self, carrier, PeerNews::Message(message));
         }
+    }
+
+    /// The text of a compressed message.
+    #[cfg(feature = "deflate")]
+    fn inflated(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        kind: Kind,
+        payload: &[u8],
+    ) -> Result<Message, Error> {
+        let own = self.compression.as_mut().expect("the decoder refuses it otherwise");
+        let most = self.settings.limits.message;
+        let plain = own.inflate(&mut carrier.sockets().compression, kind, payload, most)?;
+        Ok(Message::new(kind, plain.into()))
+    }
+
+    #[cfg(not(feature = "deflate"))]
+    fn inflated(&mut self, _: &mut dyn Carrier, _: Kind, _: &[u8]) -> Result<Message, Error> {
+        unreachable!("the decoder refuses it")
     }
 
     fn put_back(&mut self, carrier: &mut dyn Carrier, unfinished: Box<UnfinishedInput>) {
@@ -279,14 +281,14 @@ impl Session {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {
                 self.flags &= !LIMITED;
-                carrier.charge(0);
+                carrier.charge(self.held());
                 if self.is_open() {
                     carrier.limit(None, 0);
                 }
             }
             return;
         }
-        carrier.charge(unfinished.held());
+        carrier.charge(unfinished.held() + self.held());
         if self.flags & LIMITED == 0 {
             self.flags |= LIMITED;
             let (span, least) = self.settings.message_time;
@@ -295,6 +297,15 @@ impl Session {
             }
         }
         self.unfinished = Some(unfinished);
+    }
+
+    /// The memory that it takes between messages.
+    fn held(&self) -> usize {
+        #[cfg(feature = "deflate")]
+        let held = self.compression.as_ref().map_or(0, |own| own.held());
+        #[cfg(not(feature = "deflate"))]
+        let held = 0;
+        held
     }
 
     fn answer_ping(&mut self, carrier: &mut dyn Carrier, data: &[u8]) {
@@ -346,6 +357,11 @@ impl Session {
         if !self.is_open() {
             return refused(message.into_payload(), Refusal::Stale);
         }
+        #[cfg(feature = "deflate")]
+        let message = match self.send_compressed(carrier, message) {
+            Ok(result) => return result,
+            Err(message) => message,
+        };
         if self.role == Role::Client {
             let sent = self.send_masked(carrier, kind, message.into_payload());
             return sent.or_else(|(payload, reason)| refused(payload, reason));
@@ -376,6 +392,33 @@ impl Session {
             let payload = value.into_parts().nth(1).unwrap_or_default();
             refused(payload.into(), reason)
         })
+    }
+
+    /// Sends a message compressed, if it is one to be compressed.
+    #[cfg(feature = "deflate")]
+    fn send_compressed(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        message: Message,
+    ) -> Result<Result<(), Refused<Message>>, Message> {
+        let Some(own) = &mut self.compression else { return Err(message) };
+        let plain = message.as_bytes();
+        if plain.len() < self.settings.compress_from {
+            return Err(message);
+        }
+        let shared = carrier.sockets();
+        let key = (self.role == Role::Client).then(|| shared.keys.next());
+        let mut out = std::mem::take(&mut shared.out);
+        out.clear();
+        own.compress(&mut shared.compression, (message.kind(), plain), key, &mut out);
+        let (written, is_kept) = (carrier.write_slice(&out), own.keeps_sent());
+        carrier.sockets().out = out;
+        Ok(written.map_err(|reason| {
+            if is_kept {
+                self.abort(carrier); // later messages refer to what the peer has not got
+            }
+            Refused { value: message, reason }
+        }))
     }
 
     /// Begins to close: the first close frame is ours.

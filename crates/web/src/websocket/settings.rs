@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_websocket::Limits;
+#[cfg(feature = "deflate")]
+use windlass_websocket::handshake::Deflate;
 
 /// What a server agrees to, and the limits of its connections: for
 /// [`App::websocket_with`](crate::App::websocket_with).
@@ -33,6 +35,12 @@ pub(crate) struct SocketSettings {
     pub(super) ping_every: Duration,
     pub(super) close_time: Duration,
     pub(super) is_lossy: bool,
+    #[cfg(feature = "deflate")]
+    pub(crate) deflate: Option<Deflate>,
+    #[cfg(feature = "deflate")]
+    pub(super) level: u8,
+    #[cfg(feature = "deflate")]
+    pub(super) compress_from: usize,
 }
 
 /// The pages that may connect.
@@ -60,6 +68,12 @@ impl WebSocketSettings {
             ping_every: Duration::from_secs(60),
             close_time: Duration::from_secs(10),
             is_lossy: false,
+            #[cfg(feature = "deflate")]
+            deflate: None,
+            #[cfg(feature = "deflate")]
+            level: 6,
+            #[cfg(feature = "deflate")]
+            compress_from: 64,
         }))
     }
 
@@ -102,6 +116,21 @@ impl WebSocketSettings {
     /// MiB.
     pub fn message_limit(self, bytes: u64) -> WebSocketSettings {
         self.set(|settings| settings.limits.message = bytes)
+    }
+
+    /// Compresses messages, if the other side agrees (permessage-deflate, RFC 7692). The default of
+    /// [`Deflate`] keeps nothing between messages, so that a connection costs no more.
+    /// [`Deflate::TAKEOVER`] compresses better, and keeps up to 4 KiB of each direction.
+    #[cfg(feature = "deflate")]
+    pub fn deflate(self, agree: Deflate) -> WebSocketSettings {
+        self.set(|settings| settings.deflate = Some(agree))
+    }
+
+    /// Sets how well messages are compressed, from 1, the fastest, to 9, the smallest, and from how
+    /// many bytes on. Default 6, and 64 bytes.
+    #[cfg(feature = "deflate")]
+    pub fn compress(self, level: u8, from: usize) -> WebSocketSettings {
+        self.set(|settings| (settings.level, settings.compress_from) = (level, from))
     }
 
     /// Sets how long a message may take from its first byte on, and how many bytes of it have to

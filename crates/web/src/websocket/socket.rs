@@ -6,18 +6,23 @@ use std::sync::Arc;
 use windlass_serve::{Id, Refusal, Refused};
 use windlass_websocket::{CloseCode, Opcode};
 
+use super::carrier::Carrier;
 use super::message::Message;
-use super::session::{Carrier, Session};
+use super::session::Session;
 use crate::message::publication::{Publication, Published};
 use crate::topics::TopicCall;
 
 /// A connection, in a callback of [`Peer`](super::Peer).
 pub struct Socket<'a> {
-    pub(super) carrier: &'a mut dyn Carrier,
-    pub(super) session: &'a mut Session,
+    carrier: &'a mut dyn Carrier,
+    session: &'a mut Session,
 }
 
-impl Socket<'_> {
+impl<'a> Socket<'a> {
+    pub(crate) fn new(session: &'a mut Session, carrier: &'a mut dyn Carrier) -> Socket<'a> {
+        Socket { carrier, session }
+    }
+
     /// The id of the connection. A [`Remote`](crate::Remote) reaches it from other threads.
     pub fn id(&self) -> Id {
         self.carrier.id()

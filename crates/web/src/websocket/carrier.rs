@@ -1,0 +1,30 @@
+//! What a session needs of its connection and its loop.
+
+use std::time::Duration;
+
+use windlass::Buf;
+use windlass_serve::{Id, Refusal, Refused};
+
+use super::loop_sockets::LoopSockets;
+use crate::topics::TopicCall;
+
+/// The connection below, and its loop.
+pub(crate) trait Carrier {
+    fn id(&self) -> Id;
+    fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>>;
+    fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
+    fn is_full(&mut self) -> bool;
+    fn pause(&mut self);
+    fn resume(&mut self);
+    fn unread(&mut self, data: Buf);
+    fn limit(&mut self, span: Option<Duration>, least: u32);
+    fn time_limit(&mut self, span: Option<Duration>);
+    fn set_idle_timeout(&mut self, span: Option<Duration>);
+    fn charge(&mut self, bytes: usize);
+    fn close(&mut self);
+    fn abort(&mut self);
+    fn sockets(&mut self) -> &mut LoopSockets;
+    fn call(&mut self, call: TopicCall);
+    /// A peer does not keep up: it has lost a message, or its connection.
+    fn count(&mut self, is_lost: bool);
+}

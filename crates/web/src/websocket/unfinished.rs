@@ -1,0 +1,30 @@
+//! What has come, and is not whole.
+
+use windlass_websocket::{Decoder, Role};
+
+/// A frame or a message that has begun.
+pub(crate) struct UnfinishedInput {
+    pub(super) decoder: Decoder,
+    /// The beginning of a frame.
+    pub(super) kept: Vec<u8>,
+    /// The message so far.
+    pub(super) message: Vec<u8>,
+}
+
+impl Default for UnfinishedInput {
+    fn default() -> UnfinishedInput {
+        let decoder = Decoder::new(Role::Server);
+        UnfinishedInput { decoder, kept: Vec::new(), message: Vec::new() }
+    }
+}
+
+impl UnfinishedInput {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.decoder.is_idle() && self.kept.is_empty()
+    }
+
+    /// The memory that it takes.
+    pub(super) fn held(&self) -> usize {
+        size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
+    }
+}
