@@ -232,6 +232,7 @@ const WEB: Floors = Floors {
                 "websocket::mask_keys",
                 "websocket::compression",
                 "websocket::loop_sockets",
+                "websocket::sender",
                 "websocket::carrier",
                 "websocket::session",
                 "websocket::masked",

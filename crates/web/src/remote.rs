@@ -5,7 +5,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+#[cfg(feature = "websocket")]
+use windlass::Buf;
 use windlass_serve::Id;
+#[cfg(feature = "websocket")]
+use windlass_serve::{Refusal, Refused};
 
 use crate::words::report::{Report, Requests, Totals};
 
@@ -39,6 +43,9 @@ struct Shared {
     /// What the loops that have ended have counted.
     ended: Mutex<Requests>,
 }
+
+/// A message to a loop: a value for a connection.
+pub(crate) struct ToldValue(pub(crate) Id, pub(crate) Box<dyn Any + Send>);
 
 /// A message to a loop: the server will shut down.
 pub(crate) struct WillShutDown;
@@ -115,6 +122,38 @@ impl Remote {
     /// ```
     pub fn wake(&self, id: Id) -> bool {
         self.0.loops.get().is_some_and(|loops| loops.wake(id))
+    }
+
+    /// Gives a value to a connection that has gone over to another protocol:
+    /// [`Protocol::told`](crate::upgrade::Protocol::told), or
+    /// [`Peer::told`](crate::websocket::Peer::told) of a WebSocket. Values of one thread come in
+    /// their order. False if the connection has ended, or if its loop has no memory for the value;
+    /// a value is dropped if the connection ends before it.
+    ///
+    /// ```
+    /// use windlass_web::Remote;
+    /// use windlass_web::serve::Id;
+    ///
+    /// struct Move(u8, u8);
+    ///
+    /// /// On any thread.
+    /// fn tell(remote: &Remote, player: Id, to: Move) -> bool {
+    ///     remote.tell(player, to)
+    /// }
+    /// ```
+    pub fn tell<T: Any + Send>(&self, id: Id, value: T) -> bool {
+        let Some(loops) = self.0.loops.get() else { return false };
+        // What wakes nothing has ended.
+        loops.waiting(id).is_some() && self.post(id.loop_index(), ToldValue(id, Box::new(value)))
+    }
+
+    /// Writes to a connection: see [`windlass_serve::Remote::write`].
+    #[cfg(feature = "websocket")]
+    pub(crate) fn write(&self, id: Id, data: Buf) -> Result<(), Refused<Buf>> {
+        match self.0.loops.get() {
+            Some(loops) => loops.write(id, data),
+            None => Err(Refused { value: data, reason: Refusal::Stale }),
+        }
     }
 
     /// A loop has ended, and had counted this.

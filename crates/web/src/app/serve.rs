@@ -12,7 +12,7 @@ use super::{Kept, Perform};
 use crate::client::news::LinkEnd;
 use crate::exchange::{Machine, Slot, Wire};
 use crate::message::publication::Publication;
-use crate::remote::{Remote, WillShutDown};
+use crate::remote::{Remote, ToldValue, WillShutDown};
 use crate::words::report::Requests;
 
 /// One loop of an application.
@@ -86,6 +86,16 @@ impl<S: 'static> Handler for Loop<S> {
                 self.machine.begin_callback(server.engine());
                 self.machine.publish(&mut self.perform, server.engine(), &publication);
                 self.machine.make_topic_calls(&mut self.perform, server.engine());
+                return Action::None;
+            }
+            Err(message) => message,
+        };
+        let message = match message.downcast::<ToldValue>() {
+            Ok(ToldValue(id, value)) => {
+                self.machine.begin_callback(server.engine());
+                self.machine.tell_raw(&mut self.perform, server.engine(), id, value);
+                self.machine.make_topic_calls(&mut self.perform, server.engine());
+                self.machine.forget_dropped(server.engine());
                 return Action::None;
             }
             Err(message) => message,

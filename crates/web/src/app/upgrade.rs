@@ -75,6 +75,9 @@ pub trait Protocol<S>: 'static {
         c.close();
     }
 
+    /// Another thread has [told](crate::Remote::tell) the connection a value.
+    fn told(&mut self, state: &mut S, c: &mut RawConn<'_, S>, value: Box<dyn Any + Send>) {}
+
     /// Something was published on a topic that the connection [hears](RawConn::subscribe).
     fn published(&mut self, state: &mut S, c: &mut RawConn<'_, S>, what: &Published) {}
 
@@ -347,6 +350,7 @@ impl<S: 'static> Perform<S> {
             News::Drained => raw.drained(state, &mut c),
             News::LimitReached(cause) => raw.limit_reached(state, &mut c, cause),
             News::Wake => raw.wake(state, &mut c),
+            News::Told(value) => raw.told(state, &mut c, value),
             News::Published(what) => raw.published(state, &mut c, &what),
             News::Stopping => raw.stopping(state, &mut c),
         }

@@ -1,5 +1,6 @@
 //! Routes whose connections become WebSockets.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,10 @@ use super::upgrade::{Protocol, RawConn};
 use crate::message::publication::Published;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::remote::Remote;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    Carrier, LoopSockets, Origins, Peer, PeerNews, Session, Socket, SocketSettings,
+    Carrier, CloseSocket, LoopSockets, Origins, Peer, PeerNews, Session, Socket, SocketSettings,
     WebSocketSettings,
 };
 use crate::words::error::Error;
@@ -269,6 +271,16 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
         }
     }
 
+    fn told(&mut self, state: &mut S, c: &mut RawConn<'_, S>, value: Box<dyn Any + Send>) {
+        match value.downcast::<CloseSocket>() {
+            Ok(close) => self.session.close(c, close.0, &close.1),
+            Err(value) if self.session.is_open() => {
+                self.peer.told(state, &mut Socket::new(&mut self.session, c), value);
+            }
+            Err(_) => {}
+        }
+    }
+
     fn stopping(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
             self.peer.stopping(state, &mut Socket::new(&mut self.session, c));
@@ -347,6 +359,10 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
 
     fn call(&mut self, call: TopicCall) {
         self.topic_calls.push_back(call);
+    }
+
+    fn remote(&self) -> &Remote {
+        self.remote
     }
 
     fn count(&mut self, is_lost: bool) {

@@ -41,7 +41,7 @@ use crate::exchange::program::Answer;
 use crate::exchange::{Machine, Slot, Wire};
 use crate::message::publication::Publication;
 use crate::message::response::Response;
-use crate::remote::WillShutDown;
+use crate::remote::{ToldValue, WillShutDown};
 use crate::words::limits::Limits;
 use queue::{Queue, Remains};
 
@@ -206,6 +206,10 @@ impl<S: Default + 'static> Engine<S> {
                 self.machine.publish(&mut self.queue, &mut self.below, &publication);
                 return None;
             }
+            Err(message) => message,
+        };
+        let message = match message.downcast::<ToldValue>() {
+            Ok(_) => return None, // its connections have no callbacks
             Err(message) => message,
         };
         // A program that shuts down calls `stop`.

@@ -9,6 +9,7 @@
 //! for these bytes and those that follow, whoever gets them: the program, or the next owner of the
 //! descriptor.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(crate) enum News {
     Drained,
     Wake,
     LimitReached(Cause),
+    /// Another thread has a value for it.
+    Told(Box<dyn Any + Send>),
     /// Something was published on a topic that it hears.
     Published(Arc<Published>),
     /// The server shuts down.
@@ -262,6 +265,19 @@ impl<K: 'static> Machine<K> {
                 self.resume(program, wire);
                 self.take_answer(program, wire);
             }
+        }
+    }
+
+    /// Gives a connection with another protocol a value of another thread.
+    pub(crate) fn tell_raw<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        id: Id,
+        value: Box<dyn Any + Send>,
+    ) {
+        if let Some(raw) = engine.state(id).and_then(Slot::raw) {
+            program.raw(engine, id, raw, News::Told(value));
         }
     }
 

@@ -6,6 +6,7 @@ use windlass::Buf;
 use windlass_serve::{Id, Refusal, Refused};
 
 use super::loop_sockets::LoopSockets;
+use crate::remote::Remote;
 use crate::topics::TopicCall;
 
 /// The connection below, and its loop.
@@ -25,6 +26,7 @@ pub(crate) trait Carrier {
     fn abort(&mut self);
     fn sockets(&mut self) -> &mut LoopSockets;
     fn call(&mut self, call: TopicCall);
+    fn remote(&self) -> &Remote;
     /// A peer does not keep up: it has lost a message, or its connection.
     fn count(&mut self, is_lost: bool);
 }

@@ -1,5 +1,7 @@
 //! What a program has for each connection.
 
+use std::any::Any;
+
 use super::message::Message;
 use super::session::SocketEnd;
 use super::socket::Socket;
@@ -26,6 +28,9 @@ pub trait Peer<S>: 'static {
 
     /// Another thread has [woken](crate::Remote::wake) the connection.
     fn wake(&mut self, state: &mut S, c: &mut Socket<'_>) {}
+
+    /// Another thread has [told](crate::Remote::tell) the connection a value.
+    fn told(&mut self, state: &mut S, c: &mut Socket<'_>, value: Box<dyn Any + Send>) {}
 
     /// The server shuts down. The default closes the connection with 1001.
     fn stopping(&mut self, state: &mut S, c: &mut Socket<'_>) {

@@ -6,9 +6,10 @@
 //! connection has no decoder and no buffer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use windlass::Buf;
-use windlass_serve::{Cause, Refusal, Refused};
+use windlass_serve::{Cause, Id, Refusal, Refused};
 #[cfg(feature = "deflate")]
 use windlass_websocket::handshake::Deflate;
 use windlass_websocket::{CloseCode, Error, Event, FrameHead, Kind, Opcode, Role, mask, put_close};
@@ -18,9 +19,11 @@ use super::carrier::Carrier;
 use super::compression::SocketCompression;
 use super::incoming::Incoming;
 use super::message::{Message, Payload};
+use super::sender::SocketSender;
 use super::settings::SocketSettings;
 use super::unfinished::UnfinishedInput;
 use crate::message::publication::Published;
+use crate::remote::Remote;
 
 /// Input that is being taken.
 pub(crate) struct Intake {
@@ -43,12 +46,23 @@ pub struct SocketEnd {
     pub cause: Cause,
 }
 
+/// What is known of the end of a connection.
+#[derive(Default)]
+struct Closing {
+    /// Of the first close frame.
+    code: Option<CloseCode>,
+    reason: String,
+    is_noted: bool,
+    /// Tells other threads that a close frame was sent.
+    has_closed: Option<Arc<AtomicBool>>,
+}
+
 /// One side of a connection.
 pub(crate) struct Session {
     pub(super) settings: Arc<SocketSettings>,
     unfinished: Option<Box<UnfinishedInput>>,
-    /// The first close frame.
-    closing: Option<Box<(Option<CloseCode>, String)>>,
+    /// What is known of its end.
+    closing: Option<Box<Closing>>,
     /// The index of the sub-protocol in the settings, and one.
     pub(super) protocol: u16,
     role: Role,
@@ -422,17 +436,37 @@ impl Session {
     }
 
     /// Begins to close: the first close frame is ours.
-    pub(super) fn close(&mut self, carrier: &mut dyn Carrier, code: CloseCode, reason: &str) {
+    pub(crate) fn close(&mut self, carrier: &mut dyn Carrier, code: CloseCode, reason: &str) {
         if !self.is_open() {
             return;
         }
         self.say_close(carrier, Some(code), reason);
-        self.closing = Some(Box::new((Some(code), reason.to_owned())));
+        self.note_close(Some(code), reason);
         carrier.time_limit(Some(self.settings.close_time));
+    }
+
+    /// Keeps what the first close frame says.
+    fn note_close(&mut self, code: Option<CloseCode>, reason: &str) {
+        let closing = self.closing.get_or_insert_default();
+        if !closing.is_noted {
+            closing.is_noted = true;
+            (closing.code, closing.reason) = (code, reason.to_owned());
+        }
+    }
+
+    /// What sends from other threads, until a close frame is sent.
+    pub(super) fn sender(&mut self, remote: Remote, id: Id) -> SocketSender {
+        let has_closed = AtomicBool::new(!self.is_open());
+        let closing = self.closing.get_or_insert_default();
+        let has_closed = closing.has_closed.get_or_insert_with(|| Arc::new(has_closed));
+        SocketSender::new(remote, id, self.role, Arc::clone(has_closed))
     }
 
     fn say_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: &str) {
         self.flags |= SAID_CLOSE;
+        if let Some(has_closed) = self.closing.as_ref().and_then(|own| own.has_closed.as_ref()) {
+            has_closed.store(true, Ordering::Relaxed);
+        }
         let (mut frame, key) = (Vec::new(), self.key(carrier));
         put_close(code, reason, key, &mut frame);
         if carrier.write_slice(&frame).is_err() {
@@ -445,7 +479,7 @@ impl Session {
         if self.flags & SAID_CLOSE == 0 {
             self.say_close(carrier, code, "");
         }
-        self.closing.get_or_insert_with(|| Box::new((code, reason)));
+        self.note_close(code, &reason);
         match self.role {
             Role::Server => self.end(carrier),
             // The server ends the connection below (RFC 6455, section 7.1.1): so its port is free
@@ -463,7 +497,7 @@ impl Session {
         if self.flags & SAID_CLOSE == 0 {
             let code = error.close_code();
             self.say_close(carrier, Some(code), &error.to_string());
-            self.closing.get_or_insert_with(|| Box::new((Some(code), error.to_string())));
+            self.note_close(Some(code), &error.to_string());
         }
         self.end(carrier);
     }
@@ -508,7 +542,7 @@ impl Session {
 
     pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
         let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
-        let (code, reason) = self.closing.map_or((None, String::new()), |closing| *closing);
+        let Closing { code, reason, .. } = self.closing.map_or_else(Closing::default, |own| *own);
         SocketEnd { code, reason, is_clean, cause }
     }
 }

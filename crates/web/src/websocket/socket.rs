@@ -8,6 +8,7 @@ use windlass_websocket::{CloseCode, Opcode};
 
 use super::carrier::Carrier;
 use super::message::Message;
+use super::sender::SocketSender;
 use super::session::Session;
 use crate::message::publication::{Publication, Published};
 use crate::topics::TopicCall;
@@ -59,6 +60,12 @@ impl<'a> Socket<'a> {
     /// - [`Refusal::Memory`]: the server has no memory for it.
     pub fn try_send(&mut self, message: impl Into<Message>) -> Result<(), Refused<Message>> {
         self.session.send(self.carrier, message.into())
+    }
+
+    /// What sends to this connection from any thread.
+    pub fn sender(&mut self) -> SocketSender {
+        let (remote, id) = (self.carrier.remote().clone(), self.carrier.id());
+        self.session.sender(remote, id)
     }
 
     /// Sends a ping, with at most 125 bytes; what is longer is cut. [`Peer::pong`] gets the answer.
