@@ -15,8 +15,16 @@ use super::{End, Net, PATIENCE};
 /// A server on a driver of the system.
 pub struct Real {
     pub server: Running,
-    /// The sockets, unless they were reset, and what they have heard.
-    clients: Vec<(Option<TcpStream>, Vec<u8>)>,
+    clients: Vec<Client>,
+}
+
+struct Client {
+    /// The socket, unless the client has reset it.
+    stream: Option<TcpStream>,
+    heard: Vec<u8>,
+    /// Whether a write has met a reset. On Linux, the reads behind it see an end of file. (A reset
+    /// behind an end of file is another error.)
+    is_broken: bool,
 }
 
 impl Real {
@@ -89,28 +97,38 @@ pub fn read_all(stream: &mut TcpStream, heard: &mut Vec<u8>) -> End {
 
 impl Real {
     fn connect_client(&mut self) -> usize {
-        self.clients.push((Some(client(self.address())), Vec::new()));
+        let stream = Some(client(self.address()));
+        self.clients.push(Client { stream, heard: Vec::new(), is_broken: false });
         self.clients.len() - 1
     }
 
     fn stream(&mut self, client: usize) -> &mut TcpStream {
-        self.clients[client].0.as_mut().expect("it was not reset")
+        self.clients[client].stream.as_mut().expect("it was not reset")
     }
 
     fn say_to(&mut self, client: usize, bytes: &[u8]) {
         match self.stream(client).write_all(bytes) {
             Err(error) if !is_reset(error.kind()) => panic!("a write: {error}"),
-            _ => {}
+            Err(error) => {
+                self.clients[client].is_broken |= error.kind() == ErrorKind::ConnectionReset;
+            }
+            Ok(()) => {}
         }
     }
 
     fn hear_from(&mut self, client: usize, what: &str, mut enough: impl FnMut(&[u8]) -> bool) {
-        let (stream, heard) = &mut self.clients[client];
+        let Client { stream, heard, .. } = &mut self.clients[client];
         let stream = stream.as_mut().expect("it was not reset");
         while !enough(heard) {
             let end = read(stream, heard, 1 << 16);
             assert_eq!(end, None, "an end in place of {what}: {:?}", super::text(heard));
         }
+    }
+
+    fn end_of(&mut self, client: usize) -> End {
+        let Client { stream, heard, is_broken } = &mut self.clients[client];
+        let end = read_all(stream.as_mut().expect("it was not reset"), heard);
+        if *is_broken { End::Reset } else { end }
     }
 }
 
@@ -133,7 +151,7 @@ macro_rules! driver {
                 let _ = self.0.stream(client).shutdown(Shutdown::Write);
             }
             fn reset(&mut self, client: usize) {
-                let stream = self.0.clients[client].0.take().expect("a connection");
+                let stream = self.0.clients[client].stream.take().expect("a connection");
                 let linger = Some(std::time::Duration::ZERO);
                 socket2::SockRef::from(&stream).set_linger(linger).expect("an option");
             }
@@ -141,11 +159,10 @@ macro_rules! driver {
                 self.0.hear_from(client, what, enough);
             }
             fn end(&mut self, client: usize) -> End {
-                let (stream, heard) = &mut self.0.clients[client];
-                read_all(stream.as_mut().expect("it was not reset"), heard)
+                self.0.end_of(client)
             }
             fn heard(&self, client: usize) -> &[u8] {
-                &self.0.clients[client].1
+                &self.0.clients[client].heard
             }
         }
     )*};

@@ -1,5 +1,6 @@
 //! Servers and clients on one watcher, on a simulated kernel.
 
+use std::io;
 use std::time::Duration;
 
 use windlass::driver::OpCode;
@@ -15,6 +16,12 @@ const CLIENT: u64 = 1;
 
 /// The longest virtual time that a test waits for one thing.
 const PATIENCE: Duration = Duration::from_secs(1000);
+
+/// Whether the other side has reset the connection.
+fn is_reset(kind: ErrorKind) -> bool {
+    let ErrorKind::Os(errno) = kind else { return false };
+    io::Error::from_raw_os_error(errno).kind() == io::ErrorKind::ConnectionReset
+}
 
 /// A server of any state.
 trait Serve {
@@ -115,6 +122,11 @@ impl Bench {
             }
             (OpCode::Read, Err(error)) if error.kind() == ErrorKind::Cancelled => {}
             (OpCode::Connect | OpCode::Read, Err(_)) => {
+                client.end.get_or_insert(End::Reset);
+            }
+            // As on Linux, the reads behind it see an end of file. (A reset behind an end of file
+            // is another error.)
+            (OpCode::Write, Err(error)) if is_reset(error.kind()) => {
                 client.end.get_or_insert(End::Reset);
             }
             _ => {}
