@@ -19,6 +19,29 @@ const PATIENCE: Duration = Duration::from_secs(1000);
 /// What is written at a time as long as there is room.
 const PIECE: usize = 1 << 16;
 
+/// What is behind the first head; `None` if that is not whole.
+pub fn body(heard: &[u8]) -> Option<&[u8]> {
+    let at = heard.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some(&heard[at + 4..])
+}
+
+/// The bytes of the whole chunks of a body without trailers, and whether the last chunk is there.
+pub fn chunks(mut bytes: &[u8]) -> (Vec<u8>, bool) {
+    let mut all = Vec::new();
+    while let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&bytes[..end]).expect("a size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        let Some(chunk) = bytes[end + 2..].get(..size + 2) else { break };
+        assert!(chunk.ends_with(b"\r\n"), "a chunk of {size} bytes is longer");
+        if size == 0 {
+            return (all, true);
+        }
+        all.extend_from_slice(&chunk[..size]);
+        bytes = &bytes[end + 4 + size..];
+    }
+    (all, false)
+}
+
 /// An end of a connection that a test holds.
 #[derive(Debug, Default)]
 pub struct End {
@@ -128,6 +151,11 @@ impl Scene {
         self.events();
     }
 
+    /// Says no more than what waits.
+    pub fn say_to_the_end(&mut self, end: Id) {
+        self.ends.get_mut(&end).expect("an end").endless = false;
+    }
+
     /// How many of these bytes the other side, or what lies between, has taken.
     pub fn taken(&mut self, end: Id) -> usize {
         self.ends[&end].said - self.engine.waiting(end)
@@ -167,6 +195,33 @@ impl Scene {
     pub fn hears(&mut self, end: Id, what: &str) {
         self.until(what, |scene| {
             let is_there = scene.text(end).contains(what);
+            let is_over = scene.ends[&end].closed.is_some();
+            assert!(is_there || !is_over, "it has ended behind {:?}", scene.text(end));
+            is_there
+        });
+    }
+
+    /// Waits for a whole response that has a `Content-Length`, and takes what the end has heard.
+    #[track_caller]
+    pub fn answer(&mut self, end: Id) -> String {
+        self.until("the response is whole", |scene| {
+            let heard = scene.text(end);
+            heard.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+                let field = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+                let len = field.expect("a Content-Length").parse::<usize>().expect("a length");
+                body.len() >= len
+            })
+        });
+        self.take(end)
+    }
+
+    /// Waits until an end has heard these bytes in chunks, however they are cut, and with the last
+    /// chunk behind them if they are `whole`.
+    #[track_caller]
+    pub fn hears_chunks(&mut self, end: Id, bytes: &[u8], whole: bool) {
+        self.until("the chunks", |scene| {
+            let heard = &scene.ends[&end].heard;
+            let is_there = body(heard).is_some_and(|body| chunks(body) == (bytes.to_vec(), whole));
             let is_over = scene.ends[&end].closed.is_some();
             assert!(is_there || !is_over, "it has ended behind {:?}", scene.text(end));
             is_there
