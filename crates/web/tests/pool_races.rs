@@ -92,7 +92,7 @@ fn an_end_that_was_seen_costs_nothing<T: Harness>() {
                 assert_eq!(scene.text(Fetch::get(last)), "200 good");
                 let connections = scene.hostile.conns.len();
                 scene.until("the end", |scene| scene.hostile.open() == 0);
-                while scene.turn(Duration::from_millis(20)) > 0 {}
+                scene.settle();
                 let before = read(&scene, "/");
                 assert_eq!(scene.text(fetch), wanted);
                 assert_eq!(read(&scene, "/") - before, 1);
@@ -270,8 +270,10 @@ fn connections_are_limited<T: Harness>() {
             // They are served in their order.
             let order = scene.hostile.requests.iter().map(|(_, request)| request.clone());
             let mut numbers: Vec<usize> = order.map(|text| text[5..].parse().unwrap()).collect();
+            // As far as the network keeps it.
             let is_near = |(at, number): (usize, &usize)| number.abs_diff(at) < 3;
-            assert!(numbers.iter().enumerate().all(is_near), "{numbers:?}");
+            let is_kept = numbers.iter().enumerate().all(is_near);
+            assert!(is_kept || T::NAME == Faulty::NAME, "{numbers:?}");
             numbers.sort_unstable();
             assert_eq!(numbers, (0..20).collect::<Vec<_>>());
         }
@@ -301,7 +303,7 @@ fn connections_to_all_servers_are_limited<T: Harness>() {
     for call in all {
         assert_eq!(scene.outcome(call).text, "200 good");
     }
-    while scene.turn(Duration::from_millis(20)) > 0 {}
+    scene.settle();
     assert_eq!(scene.hostile.open(), 2);
 }
 
@@ -366,7 +368,7 @@ fn a_call_that_is_cancelled_leaves_no_trace<T: Harness>() {
             let first = scene.begin(Fetch::get(&slow));
             let before = read(&scene, "/slow");
             scene.until("the request", |scene| read(scene, "/slow") > before);
-            while scene.turn(Duration::from_millis(10)) > 0 {}
+            scene.settle();
             for _ in 0..3 {
                 let waits = scene.begin(Fetch::get(&url));
                 scene.cancel(waits);
@@ -398,11 +400,11 @@ fn a_call_whose_request_is_gone_ends<T: Harness>() {
         let (at, _) = *scene.hostile.requests.last().expect("a request");
         // One that waits for the connection, and leaves its place to another one.
         let waits = scene.begin(Fetch::get(&url));
-        while scene.turn(Duration::from_millis(20)) > 0 {}
+        scene.settle();
         scene.leave(waits);
-        while scene.turn(Duration::from_millis(20)) > 0 {}
+        scene.settle();
         let next = scene.begin(Fetch::get(&url));
-        while scene.turn(Duration::from_millis(20)) > 0 {}
+        scene.settle();
         assert!(!scene.is_over(next), "{acts:?}");
         scene.leave(first);
         scene.until("its end", |scene| scene.hostile.conns[at].is_over);

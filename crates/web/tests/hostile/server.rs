@@ -123,7 +123,11 @@ impl Hostile {
                     0 | 1 => all.front().cloned(),
                     _ => all.pop_front(),
                 });
-                conn.acts.extend(script.unwrap_or_else(|| vec![Act::Say(GOOD.into())]));
+                let mut acts = script.unwrap_or_else(|| vec![Act::Say(GOOD.into())]);
+                if request.starts_with("HEAD ") {
+                    acts.iter_mut().for_each(leave_body_out);
+                }
+                conn.acts.extend(acts);
                 self.requests.push((at, request));
                 if self.conns[at].acts.is_empty() {
                     return; // silence
@@ -156,6 +160,15 @@ impl Hostile {
                 return self.end(watcher, at);
             }
         }
+    }
+}
+
+/// The body of [`GOOD`] behind the head for a `HEAD` would be no response to the next request.
+fn leave_body_out(act: &mut Act) {
+    if let Act::Say(bytes) = act
+        && bytes == GOOD.as_bytes()
+    {
+        bytes.truncate(GOOD.len() - "good".len());
     }
 }
 

@@ -197,6 +197,11 @@ pub(crate) fn check<D: Driver>(scene: &mut Scene<D>, fetch: Fetch, acts: Vec<Act
         let (last, _) = *scene.hostile.requests.last().expect("it has read the request");
         scene.until("its end", |scene| scene.hostile.conns[last].is_over);
     }
+    if scene.is_virtual {
+        // What the network has torn off the response ends its connection, and is no response to
+        // the next request.
+        scene.settle();
+    }
     are_served(scene, &what);
 }
 
