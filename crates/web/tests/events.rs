@@ -64,7 +64,7 @@ fn all_that_hear_a_topic_get_its_events<T: Harness>() {
     });
     publishes.join().expect("no panic");
     for client in clients {
-        web.until_heard(client, "data: 19");
+        web.until_heard(client, "data: 19\n\n\r\n");
         let heard = web.heard(client);
         let event = "id: 4\nevent: price\ndata: 17\ndata: 18\n\n";
         assert_eq!(body(&heard), chunk(event) + &chunk("data: 19\n\n"));
@@ -78,7 +78,7 @@ fn a_client_of_http_1_0_gets_events_without_chunks<T: Harness>() {
     let mut web = serve::<T, _>(app(|events| events));
     let [client] = hear(&mut web, "GET /prices HTTP/1.0\r\n\r\n");
     web.server.remote().publish("prices", "17");
-    web.until_heard(client, "data: 17");
+    web.until_heard(client, "data: 17\n\n");
     assert_eq!(body(&web.heard(client)), "data: 17\n\n");
 }
 
@@ -103,7 +103,7 @@ fn the_first_events_come_before_those_that_are_published<T: Harness>() {
     let request = "GET /prices HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 41\r\n\r\n";
     let [client] = hear(&mut web, request);
     web.server.remote().publish("prices", "42");
-    web.until_heard(client, "data: 42");
+    web.until_heard(client, "data: 42\n\n\r\n");
     let first = "retry: 2500\n\ndata: behind 41\n\n";
     assert_eq!(body(&web.heard(client)), chunk(first) + &chunk("data: 42\n\n"));
 }

@@ -293,7 +293,7 @@ fn a_source_waits_until_it_is_woken<T: Harness>() {
         assert!(told.recv().expect("it was asked").wake());
         web.until_heard(client, &format!("part {number}"));
     }
-    assert!(chunks(&web.heard(client)).1);
+    web.until("the end", |web| chunks(&web.heard(client)).1);
 }
 
 fn a_source_that_waits_learns_the_end_of_the_peer<T: Harness>() {

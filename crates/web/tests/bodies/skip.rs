@@ -90,7 +90,9 @@ fn a_long_rest_closes_and_the_client_gets_the_answer<T: Harness>() {
 
 fn a_client_that_sends_all_first_hears_the_answer_then<T: Harness>() {
     const LEN: usize = 10 << 20;
-    let mut b = Bench::new::<T>(app());
+    // The time for which the server reads on.
+    let limits = windlass_web::serve::Limits::new().linger(std::time::Duration::from_secs(600));
+    let mut b = Bench::new::<T>(app().serve_limits(limits));
     let client = b.connect_deaf();
     b.say(client, with_length("/early", LEN));
     b.say(client, vec![b'b'; LEN]);

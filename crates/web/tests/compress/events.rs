@@ -74,7 +74,7 @@ fn each_event_is_decoded_at_once<T: Harness>() {
         }
     }
     let lens = clients.map(|client| heard(&web, client).body.len());
-    assert!(lens[0] < lens[2] / 2 && lens[1] == lens[0], "{lens:?}");
+    assert!(lens[0] < lens[2] / 2 && lens[1] < lens[2] / 2, "{lens:?}");
     web.finish(clients[0]);
     web.until_over(clients[0]);
     assert_eq!(heard(&web, clients[0]).decode(), (said.into_bytes(), true));

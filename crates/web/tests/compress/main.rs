@@ -24,13 +24,14 @@ struct Heard {
 }
 
 impl Heard {
-    /// The first response in these bytes. One without a length ends with them.
+    /// The first response in these bytes, once its head is whole. One without a length ends with
+    /// them.
     fn of(bytes: &[u8]) -> Heard {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
-        let (head, mut rest) = bytes.split_at(end.unwrap_or(bytes.len()));
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let (head, mut rest) = bytes.split_at(end);
         let head = String::from_utf8(head.to_vec()).expect("a head");
         let mut heard = Heard { head, body: Vec::new(), is_whole: false, len: 0 };
-        if end.is_none() {
+        if end == 0 {
             return heard;
         }
         if let Some(len) = heard.get("Content-Length") {
