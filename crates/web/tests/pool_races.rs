@@ -400,10 +400,12 @@ fn a_call_whose_request_is_gone_ends<T: Harness>() {
         let (at, _) = *scene.hostile.requests.last().expect("a request");
         // One that waits for the connection, and leaves its place to another one.
         let waits = scene.begin(Fetch::get(&url));
-        scene.settle();
+        scene.until("its request", |scene| scene.asked().is_some());
+        let connections = scene.asked();
         scene.leave(waits);
-        scene.settle();
+        scene.until("it has left", |scene| scene.asked() < connections);
         let next = scene.begin(Fetch::get(&url));
+        scene.until("its request", |scene| scene.asked().is_some());
         scene.settle();
         assert!(!scene.is_over(next), "{acts:?}");
         scene.leave(first);

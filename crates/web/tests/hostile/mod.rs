@@ -232,6 +232,12 @@ impl<D: Driver> Scene<D> {
         self.watcher.abort(asker);
     }
 
+    /// How many connections an application has, once it has been asked for all calls.
+    pub fn asked(&mut self) -> Option<usize> {
+        let Side::App { server, .. } = &mut self.side else { return None };
+        server.state().next.is_empty().then(|| server.connections())
+    }
+
     /// Whether a call is over.
     pub fn is_over(&self, call: usize) -> bool {
         self.outcomes.contains_key(&call)

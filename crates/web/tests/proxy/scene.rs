@@ -160,7 +160,8 @@ impl Scene {
 
     /// How many of these bytes the other side, or what lies between, has taken.
     pub fn taken(&mut self, end: Id) -> usize {
-        self.ends[&end].said - self.engine.waiting(end)
+        // What waits can have begun in front of them.
+        self.ends[&end].said.saturating_sub(self.engine.waiting(end))
     }
 
     pub fn finish(&mut self, end: Id) {
