@@ -29,7 +29,9 @@ impl LoopSockets {
         unfinished
     }
 
-    pub(super) fn give_back(&mut self, unfinished: Box<UnfinishedInput>) {
+    /// Takes one whose connection is done with it, also in the middle of a message.
+    pub(super) fn give_back(&mut self, mut unfinished: Box<UnfinishedInput>) {
+        unfinished.forget();
         if self.spare.len() < SPARE && unfinished.message.capacity() <= 4096 {
             self.spare.push(unfinished);
         }

@@ -23,6 +23,12 @@ impl UnfinishedInput {
         self.decoder.is_idle() && self.kept.is_empty()
     }
 
+    /// Drops what has come: the next connection gets none of it.
+    pub(super) fn forget(&mut self) {
+        self.kept.clear();
+        self.message.clear();
+    }
+
     /// The memory that it takes.
     pub(super) fn held(&self) -> usize {
         size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
