@@ -264,6 +264,35 @@ fn a_context_makes_messages_smaller() {
     }
 }
 
+/// A compressor that is primed refers as far back as one that is live: zlib stops in front of the
+/// end of its window.
+#[test]
+fn a_primed_compressor_reaches_as_far_as_a_live_one() {
+    for bits in 9..=15 {
+        for (distance, is_reached) in
+            [(window(bits).bytes() - 262, true), (511 << (bits - 9), false)]
+        {
+            let mut random = Rng::with_seed(u64::from(bits));
+            let mut bytes = |len| (0..len).map(|_| random.u8(..)).collect::<Vec<_>>();
+            let (marker, filler) = (bytes(40), bytes(distance - 40));
+            let mut sizes = Vec::new();
+            for live in [0, 1] {
+                let settings = DeflaterSettings { level: 6, live, ..DeflaterSettings::default() };
+                let mut deflaters = Deflaters::new(settings);
+                let mut history = History::new(window(bits));
+                let first = [&b"0"[..], &marker, &filler].concat();
+                for plain in [&first, &marker] {
+                    let mut out = Vec::new();
+                    deflaters.compress(Context::Kept(&mut history), plain, &mut out);
+                    sizes.push(out.len());
+                }
+            }
+            assert_eq!(sizes[1], sizes[3], "{bits} {distance}");
+            assert_eq!(sizes[1] < 9, is_reached, "{bits} {distance} {sizes:?}");
+        }
+    }
+}
+
 /// What is in a history of one byte less than the window, of just the window, and one byte more.
 #[test]
 fn a_history_reaches_as_far_as_its_window() {
@@ -453,6 +482,10 @@ fn cut_messages_and_trailing_bytes_are_refused() {
         let parts = payload[..end].chunks(7);
         assert_eq!(inflate_parts(&mut inflater, parts), Err(InflateError::Invalid), "{end}");
     }
+    // What stands behind the payload would be the rest of its text.
+    let (mut out, cut) = (Vec::new(), b"\x00\x05\x00\xfa\xffH");
+    let result = inflaters.inflate(Context::Fresh(Window::MAX), cut, CAPS, &mut out);
+    assert_eq!((result, &out[..]), (Err(InflateError::Invalid), &b""[..]));
     for trailing in [&TAIL[..], b"\0\0", b"\xff", b"\x07", b"{}", b"\x01"] {
         let payload = [&payload[..], trailing].concat();
         let mut out = Vec::new();

@@ -15,9 +15,9 @@ const AT_ONCE: usize = 8 << 10;
 /// What a sync flush ends with. RFC 7692, section 7.2.1, leaves it away at the end of a message.
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// How many bytes of its window zlib cannot reach: it wants the longest match and one of the
-/// shortest in front of it.
-const UNREACHED: usize = 262;
+/// How many bytes of its window need not be primed: zlib keeps 262 free, for the longest match and
+/// one of the shortest, and refers to no first byte.
+const UNREACHED: usize = 261;
 
 /// A live deflater that was not used for so many messages per live deflater gives its place to
 /// one with another window.
