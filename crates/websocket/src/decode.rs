@@ -49,9 +49,25 @@ pub struct Step {
     pub event: Event,
 }
 
-/// The input of one side of a connection.
+/// The input of one side of a connection, in 40 bytes.
 ///
 /// Every cut of the same bytes gives the same events, but for the cuts within a message.
+///
+/// ```
+/// use windlass_websocket::{Decoder, Event, Kind, Limits, Role};
+///
+/// let (mut decoder, limits) = (Decoder::new(Role::Client), Limits::default());
+/// let mut bytes = *b"\x81\x05Hel"; // two bytes are missing
+/// let step = decoder.decode(&limits, &mut bytes).unwrap();
+/// let event = Event::Data {
+///     kind: Kind::Text,
+///     payload: 2..5,
+///     is_compressed: false,
+///     is_first: true,
+///     is_last: false,
+/// };
+/// assert_eq!((step.consumed, step.event, decoder.left()), (5, event, 2));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decoder {
     role: Role,
@@ -120,7 +136,8 @@ impl Decoder {
         self
     }
 
-    /// Whether no message and no frame is begun, so that it is as a new one.
+    /// Whether no message and no frame is begun, so that it is as a new one and need not be kept.
+    /// It does not see the bytes of a head that it has not consumed.
     pub fn is_idle(&self) -> bool {
         matches!((&self.state, self.message), (State::Head, None))
     }
@@ -130,37 +147,50 @@ impl Decoder {
         self.left
     }
 
-    /// Decodes what `bytes` begin with, and takes the mask off what it tells.
+    /// Decodes what `bytes` begin with, and takes the mask off what it tells. The next call gets
+    /// the bytes behind those that are [consumed](Step::consumed). The limits may change between
+    /// two calls.
     ///
     /// # Errors
     ///
-    /// The peer breaks a rule or a limit. [`Error::close_code`] is the answer.
+    /// The peer breaks a rule or a limit. [`Error::close_code`] is the answer, and each further
+    /// call returns the same error. What was told of a message before counts no more.
     #[inline]
     pub fn decode(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
-        let step = match self.state {
-            State::Head => self.head(limits, bytes),
-            State::Payload if bytes.is_empty() => Ok(Step { consumed: 0, event: Event::NeedMore }),
-            State::Payload => self.payload(bytes, 0),
-            State::Closed => Ok(Step { consumed: bytes.len(), event: Event::Closed }),
-            State::Failed(error) => Err(error),
+        const NEED_MORE: Step = Step { consumed: 0, event: Event::NeedMore };
+        let at = match self.state {
+            State::Head => {
+                let head = match self.read_head(limits, bytes) {
+                    Ok(Some(head)) => head,
+                    Ok(None) => return Ok(NEED_MORE),
+                    Err(rule) => return self.fail(rule),
+                };
+                if head.opcode.is_control() {
+                    return self.control(&head, bytes).or_else(|rule| self.fail(rule));
+                }
+                if head.len > 0 && bytes.len() == head.size {
+                    return Ok(NEED_MORE);
+                }
+                self.begin(&head);
+                head.size
+            }
+            State::Payload if bytes.is_empty() => return Ok(NEED_MORE),
+            State::Payload => 0,
+            State::Closed => return Ok(Step { consumed: bytes.len(), event: Event::Closed }),
+            State::Failed(error) => return Err(error),
         };
-        if let Err(error) = step {
-            self.state = State::Failed(error);
-        }
-        step
+        self.payload(bytes, at).or_else(|rule| self.fail(rule))
     }
 
+    #[cold]
+    fn fail(&mut self, rule: Rule) -> Result<Step, Error> {
+        self.state = State::Failed(rule.into());
+        Err(rule.into())
+    }
+
+    /// A frame of a message begins.
     #[inline]
-    fn head(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
-        let Some(head) = self.read_head(limits, bytes)? else {
-            return Ok(Step { consumed: 0, event: Event::NeedMore });
-        };
-        if head.opcode.is_control() {
-            return self.control(&head, bytes);
-        }
-        if head.len > 0 && bytes.len() == head.size {
-            return Ok(Step { consumed: 0, event: Event::NeedMore });
-        }
+    fn begin(&mut self, head: &Head) {
         if head.opcode != Opcode::Continuation {
             let is_text = head.opcode == Opcode::Text;
             self.message = Some(if is_text { Kind::Text } else { Kind::Binary });
@@ -171,24 +201,23 @@ impl Decoder {
         self.bytes += head.len;
         self.frames += 1;
         (self.left, self.key) = (head.len, head.key);
-        self.payload(bytes, head.size)
     }
 
     /// Reads a head, if it is there. Each rule is checked as soon as the bytes that can break it
     /// are there, and in their order: so every cut finds the same rule.
     #[inline]
-    fn read_head(&self, limits: &Limits, bytes: &[u8]) -> Result<Option<Head>, Error> {
+    fn read_head(&self, limits: &Limits, bytes: &[u8]) -> Result<Option<Head>, Rule> {
         let [first, rest @ ..] = bytes else { return Ok(None) };
         let opcode = self.check_first(limits, *first)?;
         let [second, rest @ ..] = rest else { return Ok(None) };
         let is_masked = second & 0x80 != 0;
         match (self.role, is_masked) {
-            (Role::Server, false) => return Err(Rule::NoMask.into()),
-            (Role::Client, true) => return Err(Rule::Masked.into()),
+            (Role::Server, false) => return Err(Rule::NoMask),
+            (Role::Client, true) => return Err(Rule::Masked),
             _ => {}
         }
         let (len, used) = match second & 0x7f {
-            126 | 127 if opcode.is_control() => return Err(Rule::ControlLength.into()),
+            126 | 127 if opcode.is_control() => return Err(Rule::ControlLength),
             126 => match rest.first_chunk() {
                 Some(len) => (u64::from(u16::from_be_bytes(*len)), 2),
                 None => return Ok(None),
@@ -200,11 +229,11 @@ impl Decoder {
             len => (u64::from(len), 0),
         };
         if used == 2 && len < 126 || used == 8 && (len <= 0xffff || len >> 63 != 0) {
-            return Err(Rule::Length.into());
+            return Err(Rule::Length);
         }
         let before = if opcode == Opcode::Continuation { self.bytes } else { 0 };
         if !opcode.is_control() && len > limits.message.saturating_sub(before) {
-            return Err(Rule::MessageLength.into());
+            return Err(Rule::MessageLength);
         }
         let key = match rest[used..].first_chunk() {
             _ if !is_masked => None,
@@ -218,23 +247,24 @@ impl Decoder {
 
     /// What the first byte of a frame shows.
     #[inline]
-    fn check_first(&self, limits: &Limits, first: u8) -> Result<Opcode, Error> {
+    fn check_first(&self, limits: &Limits, first: u8) -> Result<Opcode, Rule> {
         let opcode = Opcode::new(first & 0x0f).ok_or(Rule::ReservedOpcode)?;
         let may_compress = self.deflates && matches!(opcode, Opcode::Text | Opcode::Binary);
         if first & 0x30 != 0 || first & 0x40 != 0 && !may_compress {
-            return Err(Rule::ReservedBit.into());
+            return Err(Rule::ReservedBit);
         }
         let frames = if opcode == Opcode::Continuation { self.frames } else { 0 };
         match (opcode, self.message) {
-            (Opcode::Continuation, None) => Err(Rule::NoMessage.into()),
-            (Opcode::Text | Opcode::Binary, Some(_)) => Err(Rule::Interrupted.into()),
-            _ if opcode.is_control() && first & 0x80 == 0 => Err(Rule::ControlFragment.into()),
-            _ if !opcode.is_control() && frames >= limits.fragments => Err(Rule::Fragments.into()),
+            (Opcode::Continuation, None) => Err(Rule::NoMessage),
+            (Opcode::Text | Opcode::Binary, Some(_)) => Err(Rule::Interrupted),
+            _ if opcode.is_control() && first & 0x80 == 0 => Err(Rule::ControlFragment),
+            _ if !opcode.is_control() && frames >= limits.fragments => Err(Rule::Fragments),
             _ => Ok(opcode),
         }
     }
 
-    fn control(&mut self, head: &Head, bytes: &mut [u8]) -> Result<Step, Error> {
+    #[inline(never)]
+    fn control(&mut self, head: &Head, bytes: &mut [u8]) -> Result<Step, Rule> {
         let payload = head.size..head.size + head.len as usize;
         if bytes.len() < payload.end {
             return Ok(Step { consumed: 0, event: Event::NeedMore });
@@ -250,12 +280,12 @@ impl Decoder {
             _ => {
                 let (code, reason) = match said {
                     [] => (None, payload),
-                    [_] => return Err(Rule::CloseCode.into()),
+                    [_] => return Err(Rule::CloseCode),
                     [a, b, reason @ ..] => {
                         let code = CloseCode::new(u16::from_be_bytes([*a, *b]));
                         let code = code.ok_or(Rule::CloseCode)?;
                         if simdutf8::basic::from_utf8(reason).is_err() {
-                            return Err(Rule::Utf8.into());
+                            return Err(Rule::Utf8);
                         }
                         (Some(code), payload.start + 2..payload.end)
                     }
@@ -269,21 +299,23 @@ impl Decoder {
 
     /// Tells the bytes of the frame that are there, from `at` on.
     #[inline]
-    fn payload(&mut self, bytes: &mut [u8], at: usize) -> Result<Step, Error> {
+    fn payload(&mut self, bytes: &mut [u8], at: usize) -> Result<Step, Rule> {
         let len =
             usize::try_from(self.left).map_or(bytes.len() - at, |left| left.min(bytes.len() - at));
         let (payload, kind) = (at..at + len, self.message.expect("a message is begun"));
         let part = &mut bytes[payload.clone()];
         if let Some(key) = &mut self.key {
             mask(*key, part);
-            key.rotate_left(len % 4);
+            // The next part begins within the key. A slice's rotate_left takes fifty instructions.
+            let bits = 8 * (len % 4) as u32;
+            *key = u32::from_le_bytes(*key).rotate_right(bits).to_le_bytes();
         }
         self.left -= len as u64;
         let is_last = self.left == 0 && self.is_last;
         if kind == Kind::Text && !self.is_compressed {
             let is_text = self.utf8.push(part) && (!is_last || self.utf8.is_whole());
             if !is_text {
-                return Err(Rule::Utf8.into());
+                return Err(Rule::Utf8);
             }
         }
         let is_first = !self.is_told;
