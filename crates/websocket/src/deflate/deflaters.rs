@@ -33,8 +33,8 @@ const PATIENCE: u64 = 64;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeflaterSettings {
-    /// From 1, the fastest, to 9, the smallest. The default is 1: a third of the others' time, for a
-    /// payload that is 1.4 times as large. Other values count as the nearest of these.
+    /// From 1, the fastest, to 9, the smallest. The default is 1: a third of the others' time,
+    /// for a payload that is 1.4 times as large. Other values count as the nearest of these.
     pub level: u8,
     /// zlib's memory level, from 1 to 9: how much is compressed as one block. The default is 8.
     /// Other values count as the nearest of these.
