@@ -1,6 +1,8 @@
 //! The loops of a server, as other threads reach them, and what they count together.
 
 use std::any::Any;
+#[cfg(feature = "websocket")]
+use std::any::TypeId;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -30,6 +32,9 @@ pub struct Remote(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
+    /// The type of the states of an application.
+    #[cfg(feature = "websocket")]
+    state: OnceLock<TypeId>,
     /// Known once the server serves.
     loops: OnceLock<windlass_serve::Remote>,
     unanswered: AtomicU64,
@@ -165,6 +170,17 @@ impl Remote {
     pub(crate) fn report(&self, server: windlass_serve::report::Report) -> Report {
         let ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Report::new(server, ended, self.totals())
+    }
+
+    /// The loops have states of this type.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn has_states_of(&self, state: TypeId) {
+        self.0.state.get_or_init(|| state);
+    }
+
+    #[cfg(feature = "websocket")]
+    pub(crate) fn has_state(&self, state: TypeId) -> bool {
+        self.0.state.get() == Some(&state)
     }
 
     /// Sends a message to a loop; false if it has no memory for it, or is over.

@@ -12,12 +12,15 @@
 //! running.rs  the server: addresses, loops, start and end
 //! upgrade.rs  what takes over a connection behind an upgrade
 //! websocket.rs  routes whose connections become WebSockets
+//! open_websocket.rs  WebSockets that a server opens to others
 //! ```
 
 mod every;
 mod files;
 mod hooks;
 mod listen;
+#[cfg(feature = "websocket")]
+mod open_websocket;
 mod perform;
 mod routes;
 mod running;
@@ -26,6 +29,8 @@ pub(crate) mod upgrade;
 #[cfg(feature = "websocket")]
 mod websocket;
 
+#[cfg(feature = "websocket")]
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
@@ -38,6 +43,8 @@ use routes::{Route, Routes};
 pub use running::{Running, ServerLoop};
 use upgrade::Protocol;
 
+#[cfg(feature = "websocket")]
+use crate::client::hub::CallId;
 use crate::exchange::raw::Raws;
 use crate::message::head::Head;
 use crate::message::request::Request;
@@ -410,6 +417,9 @@ pub(crate) struct Perform<S> {
     topic_calls: VecDeque<TopicCall>,
     #[cfg(feature = "websocket")]
     sockets: LoopSockets,
+    /// WebSockets whose handshakes are not over.
+    #[cfg(feature = "websocket")]
+    openings: BTreeMap<CallId, open_websocket::Opened<S>>,
 }
 
 /// What is kept of a request until its response is decided.
@@ -441,6 +451,8 @@ impl<S> Perform<S> {
             topic_calls: VecDeque::new(),
             #[cfg(feature = "websocket")]
             sockets: LoopSockets::default(),
+            #[cfg(feature = "websocket")]
+            openings: BTreeMap::new(),
         }
     }
 

@@ -13,6 +13,8 @@ use super::routes::{Found, Routes};
 use super::{Kept, Perform, Plan};
 use crate::client::error::FetchError;
 use crate::client::fetched::Fetched;
+#[cfg(feature = "websocket")]
+use crate::client::hub::CallId;
 use crate::exchange::Slot;
 use crate::exchange::program::{AfterPart, Answer, Begin, End, Program, RouteId, Taking};
 use crate::exchange::raw::{News, Over};
@@ -101,6 +103,21 @@ impl<S: 'static> Program for Perform<S> {
             Kept::Fetched(then) => then(state, result),
             _ => Status::INTERNAL_SERVER_ERROR.into(),
         }))
+    }
+
+    #[cfg(feature = "websocket")]
+    fn switched(
+        &mut self,
+        call: CallId,
+        head: &windlass_http1::ResponseHead,
+        bytes: &[u8],
+    ) -> Option<u32> {
+        Perform::switched(self, call, head, bytes)
+    }
+
+    #[cfg(feature = "websocket")]
+    fn not_switched(&mut self, call: CallId, result: Result<Fetched, FetchError>) {
+        Perform::not_switched(self, call, result);
     }
 
     fn begin_parts(&mut self, keep: &mut Kept<S>, resume: Resume) {
@@ -330,7 +347,7 @@ impl<S: 'static> Perform<S> {
     }
 
     /// Calls what makes no response. A panic is counted.
-    fn guard(&mut self, call: impl FnOnce(&mut S)) {
+    pub(super) fn guard(&mut self, call: impl FnOnce(&mut S)) {
         let state = &mut self.state;
         if catch_unwind(AssertUnwindSafe(|| call(state))).is_err() {
             self.panics += 1;

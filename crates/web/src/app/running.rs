@@ -229,6 +229,8 @@ impl<S: 'static> App<S> {
         is_own: bool,
     ) -> io::Result<Server<impl Fn(usize) -> Loop<S> + Send + Sync + 'static>> {
         let App { make, routes, hooks, limits, periodic, server: settings } = self;
+        #[cfg(feature = "websocket")]
+        remote.has_states_of(std::any::TypeId::of::<S>());
         #[cfg(feature = "deflate")]
         let compress = settings.compress;
         let plan = Arc::new(Plan::new(routes, hooks, limits.body, remote.clone()));

@@ -100,6 +100,17 @@ impl<S: 'static> Handler for Loop<S> {
             }
             Err(message) => message,
         };
+        #[cfg(feature = "websocket")]
+        let message = match message.downcast::<super::open_websocket::ToOpen<S>>() {
+            Ok(to) => {
+                let (perform, machine) = (&mut self.perform, &mut self.machine);
+                machine.begin_callback(server.engine());
+                perform.open_websocket(machine, server.engine(), to);
+                machine.make_topic_calls(perform, server.engine());
+                return Action::None;
+            }
+            Err(message) => message,
+        };
         if message.downcast::<WillShutDown>().is_err() || self.ends_at.is_some() {
             return Action::None;
         }
@@ -189,6 +200,7 @@ impl<S: 'static> Handler for Loop<S> {
                 tls_error: closed.tls_error,
             };
             self.machine.link_closed(&mut self.perform, engine, link, end);
+            self.machine.make_topic_calls(&mut self.perform, engine);
             return Action::None;
         }
         self.machine.closed(&mut self.perform, engine, closed.state, end);
@@ -200,6 +212,7 @@ impl<S: 'static> Handler for Loop<S> {
     fn completed(&mut self, server: &mut Context<'_, Self::State>, ended: Completed) -> Action {
         self.machine.begin_callback(server.engine());
         self.machine.completed(&mut self.perform, server.engine(), ended);
+        self.machine.make_topic_calls(&mut self.perform, server.engine());
         self.machine.forget_dropped(server.engine());
         Action::None
     }

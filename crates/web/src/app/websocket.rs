@@ -229,9 +229,9 @@ impl<S> super::Perform<S> {
 }
 
 /// A connection that is served.
-struct SocketProtocol<P> {
-    session: Session,
-    peer: P,
+pub(super) struct SocketProtocol<P> {
+    pub(super) session: Session,
+    pub(super) peer: P,
 }
 
 impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {

@@ -29,6 +29,9 @@ pub(crate) enum Requester {
     Own(CallId),
     /// The program, which gets the response as it comes.
     OwnStream(CallId),
+    #[cfg(feature = "websocket")]
+    /// The program, which gets the connection behind a 101, or another response whole.
+    OwnSwitch(CallId),
 }
 
 /// A call: its place, and how many calls the place had before.
@@ -58,6 +61,10 @@ pub(crate) enum Step {
     Drained(Requester),
     /// The server has ended its side of a tunnel.
     Ended(Requester),
+    /// The server has gone over to another protocol: see [`Hub::response`](super::hub::Hub). The
+    /// connection is to be [taken over](super::hub::Hub).
+    #[cfg(feature = "websocket")]
+    Switched(CallId),
 }
 
 /// How far a call had come that has failed.
@@ -208,6 +215,9 @@ impl FetchCall {
         let expects = fetch.expects && !matches!(fetch.body, FetchBody::Nothing);
         if expects {
             head.field("Expect", "100-continue")?;
+        }
+        if let Some(protocol) = fetch.offers {
+            head.upgrade(protocol)?;
         }
         self.asked = head.asked();
         self.is_held = expects;

@@ -74,6 +74,18 @@ pub enum FetchError {
         /// Why it is not followed.
         why: &'static str,
     },
+    /// The server has answered the handshake of a WebSocket with another response than a 101.
+    /// Redirects are not followed.
+    #[cfg(feature = "websocket")]
+    NoWebSocket {
+        /// The status of the response.
+        status: Status,
+        /// Where the response leads to, if it has one `Location`.
+        location: Option<String>,
+    },
+    /// The 101 of the server is none for a WebSocket, or has what was not offered.
+    #[cfg(feature = "websocket")]
+    Handshake(windlass_websocket::handshake::ResponseError),
     /// Too many requests wait for a connection to this server:
     /// [`FetchSettings::waiting`](super::FetchSettings::waiting).
     Full,
@@ -160,6 +172,16 @@ impl fmt::Display for FetchError {
             }
             FetchError::Body(why) => f.write_str(why),
             FetchError::Redirect { to, why } => write!(f, "the redirect to {to}: {why}"),
+            #[cfg(feature = "websocket")]
+            FetchError::NoWebSocket { status, location: None } => {
+                write!(f, "the server refuses the WebSocket with {status}")
+            }
+            #[cfg(feature = "websocket")]
+            FetchError::NoWebSocket { status, location: Some(location) } => {
+                write!(f, "the server refuses the WebSocket with {status}, and leads to {location}")
+            }
+            #[cfg(feature = "websocket")]
+            FetchError::Handshake(error) => error.fmt(f),
             FetchError::Full => f.write_str("too many requests wait for a connection"),
             FetchError::Refused => f.write_str("there is no room for it"),
         }

@@ -44,6 +44,8 @@ pub struct Fetch {
     pub(crate) to_plain: bool,
     pub(crate) expects: bool,
     pub(crate) decodes: bool,
+    /// The protocol that it offers to go over to.
+    pub(crate) offers: Option<&'static str>,
     /// Why it cannot be sent.
     pub(crate) broken: Option<FetchError>,
 }
@@ -70,6 +72,7 @@ impl Fetch {
             to_plain: false,
             expects: false,
             decodes: true,
+            offers: None,
             broken: None,
         }
     }
@@ -194,6 +197,20 @@ impl Fetch {
 
     pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|field| field.0.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A `GET` of a URL.
+impl From<&str> for Fetch {
+    fn from(url: &str) -> Fetch {
+        Fetch::get(url)
+    }
+}
+
+/// A `GET` of a URL.
+impl From<String> for Fetch {
+    fn from(url: String) -> Fetch {
+        Fetch::get(url)
     }
 }
 

@@ -120,8 +120,8 @@ impl Hub {
     ) -> CallId {
         self.begin_as(engine, requester, fetch).unwrap_or_else(|(call, error)| {
             self.over.push_back(match requester(call) {
-                own @ Requester::Own(_) => Step::Done(own, Err(error)),
-                other => Step::Failed(other, error, Reached::Nothing),
+                stream @ Requester::OwnStream(_) => Step::Failed(stream, error, Reached::Nothing),
+                other => Step::Done(other, Err(error)),
             });
             call
         })
@@ -330,6 +330,28 @@ impl Hub {
             self.retire(engine, number);
         }
         self.free_call(call.at);
+    }
+
+    /// Hands out the connection of a call behind a [switch](Step::Switched), with the bytes that
+    /// have come behind the response, and whether the server has ended its side. The call is over.
+    /// `None`: the connection is over, too.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn take_over<S: LinkState>(
+        &mut self,
+        engine: &mut Engine<S>,
+        call: CallId,
+    ) -> Option<(Id, Buf, bool)> {
+        let number = self.live(call)?.link?;
+        self.free_call(call.at);
+        self.leave(number);
+        let mut link = self.links[number as usize].take()?;
+        self.free_links.push(number);
+        let id = link.id?;
+        link.charge(engine, 0);
+        if link.is_limited {
+            engine.limit(id, None, 0);
+        }
+        Some((id, link.input.take(), link.is_at_end))
     }
 
     /// Ends the links to a server that have no call.

@@ -65,6 +65,7 @@ hub.rs      the type `Hub`: what callers do
 pump.rs     calls onto links            steps.rs    bytes into responses
 news.rs     what the engine tells       clocks.rs   limits of time
 own.rs      a client in a loop that the program owns
+sockets.rs  its WebSockets
 */
 
 pub(crate) mod call;
@@ -81,6 +82,8 @@ mod pool;
 mod pump;
 mod redirect;
 pub(crate) mod settings;
+#[cfg(feature = "websocket")]
+mod sockets;
 mod steps;
 pub(crate) mod url;
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use windlass::driver::{Driver, OpCode, Visit};
 use windlass::{Buf, Completion, Completions, Op, Watcher};
+#[cfg(feature = "websocket")]
+use windlass_serve::Id;
 use windlass_serve::report::Counters;
 use windlass_serve::{Config, Engine, Event as Below};
 
@@ -16,6 +18,8 @@ use super::fetched::Fetched;
 use super::hub::{CallId, Hub, LinkState, Requester, Step};
 use super::news::LinkEnd;
 use super::settings::FetchSettings;
+#[cfg(feature = "websocket")]
+use super::sockets::OwnSockets;
 use crate::remote::Remote;
 
 /// The token of what makes the next wait return.
@@ -60,12 +64,19 @@ const AGAIN: u64 = u64::MAX - 0xc11e;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
-    below: Engine<LinkPlace>,
-    hub: Hub,
+    pub(super) below: Carried,
+    pub(super) hub: Hub,
     events: VecDeque<FetchEvent>,
     remote: Remote,
     is_reached: bool,
+    #[cfg(feature = "websocket")]
+    pub(super) sockets: OwnSockets,
 }
+
+#[cfg(feature = "websocket")]
+type Carried = crate::websocket::OwnCarrier<LinkPlace>;
+#[cfg(not(feature = "websocket"))]
+type Carried = Engine<LinkPlace>;
 
 /// The id of a request to another server. It goes stale when the request is over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +125,44 @@ pub enum FetchEvent {
         /// Why.
         error: FetchError,
     },
+    /// The request of [`Client::open_websocket`] has become a WebSocket.
+    #[cfg(feature = "websocket")]
+    Opened {
+        /// The request; the id is stale.
+        id: FetchId,
+        /// The connection: for [`Client::socket`].
+        socket: Id,
+    },
+    /// A message has come.
+    #[cfg(feature = "websocket")]
+    Message {
+        /// The connection.
+        socket: Id,
+        /// The message.
+        message: crate::websocket::Message,
+    },
+    /// A pong has come: the answer to a ping, or one unasked.
+    #[cfg(feature = "websocket")]
+    Pong {
+        /// The connection.
+        socket: Id,
+        /// Its bytes: at most 125.
+        data: Vec<u8>,
+    },
+    /// The output of a WebSocket was full, and there is room again.
+    #[cfg(feature = "websocket")]
+    Drained {
+        /// The connection.
+        socket: Id,
+    },
+    /// A WebSocket has ended.
+    #[cfg(feature = "websocket")]
+    Closed {
+        /// The connection; the id is stale.
+        socket: Id,
+        /// How.
+        end: crate::websocket::SocketEnd,
+    },
     /// A completion that is not the client's: only from
     /// [`next_event_in`](Client::next_event_in).
     Foreign(Completion),
@@ -128,18 +177,30 @@ impl FetchEvent {
             | FetchEvent::Body { id, .. }
             | FetchEvent::End { id }
             | FetchEvent::Failed { id, .. } => Some(*id),
-            FetchEvent::Foreign(_) => None,
+            _ => None,
         }
     }
 }
 
-/// The state of a connection: the number of its link.
-#[derive(Default)]
-struct LinkPlace(u32);
+/// The state of a connection.
+#[derive(Clone, Copy)]
+pub(super) enum LinkPlace {
+    /// The number of its link.
+    Link(u32),
+    /// The number of its WebSocket.
+    #[cfg(feature = "websocket")]
+    Socket(u32),
+}
+
+impl Default for LinkPlace {
+    fn default() -> LinkPlace {
+        LinkPlace::Link(0)
+    }
+}
 
 impl LinkState for LinkPlace {
     fn of_link(number: u32) -> LinkPlace {
-        LinkPlace(number)
+        LinkPlace::Link(number)
     }
 }
 
@@ -150,8 +211,14 @@ impl Client {
         let limits = config.limits.idle(None);
         let config = config.close_on_eof(false).limit_events(true).limits(limits);
         let remote = Remote::default();
+        let below = Engine::new(config);
         Client {
-            below: Engine::new(config),
+            #[cfg(feature = "websocket")]
+            below: Carried::new(below, remote.clone()),
+            #[cfg(not(feature = "websocket"))]
+            below,
+            #[cfg(feature = "websocket")]
+            sockets: OwnSockets::default(),
             hub: Hub::new(Arc::new(settings), remote.clone()),
             events: VecDeque::new(),
             remote,
@@ -175,6 +242,8 @@ impl Client {
     /// False for a stale id.
     pub fn cancel(&mut self, id: FetchId) -> bool {
         let has_ended = self.hub.cancel(&mut self.below, id.0);
+        #[cfg(feature = "websocket")]
+        self.sockets.forget(id.0);
         if has_ended {
             // A part that a flush has found.
             self.events.retain(|event| event.id() != Some(id));
@@ -239,6 +308,26 @@ impl Client {
         result
     }
 
+    /// Waits for the next event: for programs that do nothing else. Completions that are not the
+    /// client's are dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Watcher::wait`].
+    pub fn wait_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> io::Result<FetchEvent> {
+        let mut done = Completions::new();
+        loop {
+            if let Some(event) = self.next_event(watcher) {
+                return Ok(event);
+            }
+            self.flush(watcher);
+            watcher.wait(&mut done)?;
+            for completion in done.drain(..) {
+                self.complete(watcher, completion);
+            }
+        }
+    }
+
     /// Takes a completion of the client. Returns one that is not the client's.
     pub fn complete<D: Driver>(
         &mut self,
@@ -293,21 +382,24 @@ impl Client {
         }
         // One is enough to make the next wait return. The others are made as they are taken out.
         if self.events.is_empty()
+            && !self.is_hearing()
             && let Some(event) = self.next_step()
         {
             self.events.push_back(event);
         }
         self.below.flush(watcher);
-        if !self.events.is_empty() {
+        if !self.events.is_empty() || self.is_hearing() {
             // A refusal means that completions wait already.
             let _ = watcher.submit(Op::nop().token(AGAIN));
         }
     }
 
     /// Shuts down: further requests are refused, and connections end when their request is over.
-    /// All is over when [`is_empty`](Client::is_empty).
+    /// WebSockets are closed with 1001. All is over when [`is_empty`](Client::is_empty).
     pub fn stop(&mut self) {
         self.hub.is_stopped = true;
+        #[cfg(feature = "websocket")]
+        self.close_websockets();
         self.hub.drain(&mut self.below);
     }
 
@@ -337,7 +429,21 @@ impl Client {
     }
 
     fn next_own(&mut self) -> Option<FetchEvent> {
+        #[cfg(feature = "websocket")]
+        if self.events.is_empty()
+            && let Some(event) = self.next_heard()
+        {
+            return Some(event);
+        }
         self.events.pop_front().or_else(|| self.next_step())
+    }
+
+    /// Whether bytes of a WebSocket are being taken.
+    fn is_hearing(&self) -> bool {
+        #[cfg(feature = "websocket")]
+        return self.sockets.is_hearing();
+        #[cfg(not(feature = "websocket"))]
+        false
     }
 
     /// The next event of what the hub was told.
@@ -358,6 +464,14 @@ impl Client {
                 Step::Failed(Requester::OwnStream(id), error, _) => {
                     FetchEvent::Failed { id: FetchId(id), error }
                 }
+                #[cfg(feature = "websocket")]
+                Step::Switched(call) => self.switched(call),
+                #[cfg(feature = "websocket")]
+                Step::Done(Requester::OwnSwitch(call), result) => {
+                    self.sockets.forget(call);
+                    let error = crate::websocket::refusal(result);
+                    FetchEvent::Failed { id: FetchId(call), error }
+                }
                 _ => continue,
             });
         }
@@ -365,8 +479,13 @@ impl Client {
 
     /// Tells the hub what has happened on a connection.
     fn take(&mut self, event: Below<LinkPlace>) -> Option<FetchEvent> {
-        let (hub, below) = (&mut self.hub, &mut self.below);
-        let number = |below: &Engine<LinkPlace>, id| below.state(id).map(|link| link.0);
+        #[cfg(feature = "websocket")]
+        let event = match self.hear(event) {
+            Ok(heard) => return heard,
+            Err(event) => event,
+        };
+        let (hub, below): (_, &mut Engine<LinkPlace>) = (&mut self.hub, &mut self.below);
+        let number = |below: &Engine<LinkPlace>, id| below.state(id).and_then(LinkPlace::link);
         match event {
             Below::Opened { id, .. } => {
                 number(below, id).into_iter().for_each(|link| hub.opened(below, link));
@@ -392,7 +511,9 @@ impl Client {
                     #[cfg(feature = "tls")]
                     tls_error,
                 };
-                hub.closed(below, state.0, end);
+                if let Some(link) = state.link() {
+                    hub.closed(below, link, end);
+                }
             }
             Below::Completed(mut completed) => _ = hub.completed(below, &mut completed),
             Below::Foreign(completion) => {
@@ -401,6 +522,16 @@ impl Client {
             _ => {}
         }
         None
+    }
+}
+
+impl LinkPlace {
+    fn link(&self) -> Option<u32> {
+        match *self {
+            LinkPlace::Link(number) => Some(number),
+            #[cfg(feature = "websocket")]
+            LinkPlace::Socket(_) => None,
+        }
     }
 }
 

@@ -270,7 +270,7 @@ impl Hub {
     }
 
     /// A link counts no more.
-    fn leave(&mut self, number: u32) {
+    pub(super) fn leave(&mut self, number: u32) {
         let Some(link) = self.links[number as usize].as_mut() else { return };
         link.call = None;
         if !std::mem::replace(&mut link.is_leaving, true) {
@@ -297,7 +297,7 @@ impl Hub {
 /// What a caller gets in the place of a response.
 pub(super) fn failed(requester: Requester, error: FetchError, reached: Reached) -> Step {
     match requester {
-        Requester::Request(_) | Requester::Own(_) => Step::Done(requester, Err(error)),
         Requester::Stream(_) | Requester::OwnStream(_) => Step::Failed(requester, error, reached),
+        _ => Step::Done(requester, Err(error)),
     }
 }

@@ -265,6 +265,10 @@ impl Hub {
             call.is_decoded = call.inflater.is_some();
         }
         link.is_tunnel = self.head.framing() == Framing::Tunnel;
+        #[cfg(feature = "websocket")]
+        if let (Requester::OwnSwitch(call), true) = (requester, link.is_tunnel) {
+            return Some(Step::Switched(call));
+        }
         if let Some(id) = link.id.filter(|_| link.is_tunnel) {
             // An end of file would say that the client has sent no more.
             engine.set_option(id, SocketOption::Linger(Some(Duration::ZERO)));
@@ -351,10 +355,8 @@ impl Hub {
         let call = &mut self.calls[at as usize];
         let requester = call.requester?;
         let step = match requester {
-            Requester::Request(_) | Requester::Own(_) => {
-                Step::Done(requester, Ok(call.take_response()))
-            }
             Requester::Stream(_) | Requester::OwnStream(_) => Step::End(requester),
+            _ => Step::Done(requester, Ok(call.take_response())),
         };
         self.free_call(at);
         Some(step)

@@ -139,6 +139,14 @@ impl<S: 'static> Program for Queue<S> {
         self.events.push_back(Event::Fetched { id: FetchId(call), result });
     }
 
+    #[cfg(feature = "websocket")]
+    fn switched(&mut self, _: CallId, _: &windlass_http1::ResponseHead, _: &[u8]) -> Option<u32> {
+        None
+    }
+
+    #[cfg(feature = "websocket")]
+    fn not_switched(&mut self, _: CallId, _: Result<Fetched, FetchError>) {}
+
     fn raw(
         &mut self,
         _: &mut windlass_serve::Engine<Slot<()>>,

@@ -8,6 +8,8 @@ use windlass_serve::{Cause, Engine};
 
 use super::peer::PeerMark;
 use super::program::Program;
+#[cfg(feature = "websocket")]
+use super::raw::{News, Over};
 use super::respond::{Context, Next};
 use super::{Exchange, IS_OTHER, LINK, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
@@ -102,6 +104,12 @@ impl<K: 'static> Machine<K> {
                     self.fetched(program, &mut Wire { engine, id }, result);
                 }
                 Step::Done(Requester::Own(call), result) => program.own_fetched(call, result),
+                #[cfg(feature = "websocket")]
+                Step::Done(Requester::OwnSwitch(call), result) => {
+                    program.not_switched(call, result);
+                }
+                #[cfg(feature = "websocket")]
+                Step::Switched(call) => self.link_goes_over(program, engine, call),
                 step => self.pass_on(program, engine, step),
             }
         }
@@ -111,6 +119,52 @@ impl<K: 'static> Machine<K> {
     /// Begins a call of the program, which asks for the [steps](Machine::take_own_steps) then.
     pub(crate) fn begin_own(&mut self, engine: &mut Engine<Slot<K>>, fetch: Fetch) -> CallId {
         self.hub.begin_own(engine, Box::new(fetch), Requester::Own)
+    }
+
+    /// The same, for a call that wants the connection behind a 101.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn begin_switch(
+        &mut self,
+        engine: &mut Engine<Slot<K>>,
+        mut fetch: Fetch,
+    ) -> CallId {
+        if self.is_draining {
+            fetch.broken.get_or_insert(FetchError::Refused);
+        }
+        self.hub.begin_own(engine, Box::new(fetch), Requester::OwnSwitch)
+    }
+
+    /// The connection of a call becomes the program's.
+    #[cfg(feature = "websocket")]
+    fn link_goes_over<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        call: CallId,
+    ) {
+        let response = self.hub.response();
+        let raw = response.and_then(|(head, bytes)| program.switched(call, head, bytes));
+        let Some(raw) = raw else {
+            self.hub.cancel(engine, call);
+            return;
+        };
+        let Some((id, rest, has_ended)) = self.hub.take_over(engine, call) else {
+            return program.raw_over(raw, Over::Closed(Cause::Eof));
+        };
+        if let Some(slot) = engine.state_mut(id) {
+            *slot = Slot::of_raw(raw);
+        }
+        let news = [
+            Some(News::Opened),
+            (!rest.is_empty()).then_some(News::Data(rest)),
+            has_ended.then_some(News::Eof),
+            self.is_draining.then_some(News::Stopping),
+        ];
+        for news in news.into_iter().flatten() {
+            if !program.raw(engine, id, raw, news) {
+                break;
+            }
+        }
     }
 
     /// Ends a call of the program. False if it is over.

@@ -110,6 +110,20 @@ pub(crate) trait Program {
     /// A call of the program's own is over.
     fn own_fetched(&mut self, _call: CallId, _result: Result<Fetched, FetchError>) {}
 
+    /// A call of the program's own has made its server go over to another protocol: the number of
+    /// what the program has for the connection, or `None` if it does not take it.
+    #[cfg(feature = "websocket")]
+    fn switched(
+        &mut self,
+        call: CallId,
+        head: &windlass_http1::ResponseHead,
+        bytes: &[u8],
+    ) -> Option<u32>;
+
+    /// The server has not gone over.
+    #[cfg(feature = "websocket")]
+    fn not_switched(&mut self, call: CallId, result: Result<Fetched, FetchError>);
+
     /// A response that was made of an error, before anything else sees it. `arrived` is `None` for
     /// what is no request.
     fn shape(

@@ -41,6 +41,11 @@ impl MaskKeys {
         self.spare = Some(((drawn >> 32) as u32).to_ne_bytes());
         (drawn as u32).to_ne_bytes()
     }
+
+    /// The bytes of a `Sec-WebSocket-Key`.
+    pub(super) fn of_handshake(&mut self) -> [u8; 16] {
+        (u128::from(self.draw()) << 64 | u128::from(self.draw())).to_ne_bytes()
+    }
 }
 
 #[cfg(test)]
@@ -51,11 +56,11 @@ mod tests {
     fn keys_differ_and_those_of_a_simulation_come_again() {
         let keys = |is_simulated: bool| {
             let mut keys = MaskKeys { is_simulated, ..MaskKeys::default() };
-            [keys.next(), keys.next(), keys.next()]
+            ([keys.next(), keys.next(), keys.next()], keys.of_handshake())
         };
-        let [a, b, c] = keys(false);
+        let ([a, b, c], d) = keys(false);
         assert!(a != b && b != c && a != c);
-        assert_ne!(keys(false), [a, b, c]);
+        assert_ne!(keys(false), ([a, b, c], d));
         assert_eq!(keys(true), keys(true));
     }
 }

@@ -22,6 +22,7 @@ use super::message::{Message, Payload};
 use super::sender::SocketSender;
 use super::settings::SocketSettings;
 use super::unfinished::UnfinishedInput;
+use crate::client::error::FetchError;
 use crate::message::publication::Published;
 use crate::remote::Remote;
 
@@ -44,6 +45,16 @@ pub struct SocketEnd {
     pub is_clean: bool,
     /// How the connection below has ended.
     pub cause: Cause,
+    /// Why a connection that the program has [opened](crate::Remote::open_websocket) never was
+    /// one. Otherwise `None`.
+    pub failed: Option<FetchError>,
+}
+
+impl SocketEnd {
+    pub(crate) fn not_opened(error: FetchError, cause: Cause) -> SocketEnd {
+        let reason = String::new();
+        SocketEnd { code: None, reason, is_clean: false, cause, failed: Some(error) }
+    }
 }
 
 /// What is known of the end of a connection.
@@ -543,6 +554,6 @@ impl Session {
     pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
         let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
         let Closing { code, reason, .. } = self.closing.map_or_else(Closing::default, |own| *own);
-        SocketEnd { code, reason, is_clean, cause }
+        SocketEnd { code, reason, is_clean, cause, failed: None }
     }
 }

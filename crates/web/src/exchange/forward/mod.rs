@@ -258,6 +258,8 @@ impl<K: 'static> Machine<K> {
             Step::Failed(_, error, reached) => self.call_failed(program, wire, error, reached),
             Step::Drained(_) => self.go_on_passing(program, wire),
             Step::Done(..) => {}
+            #[cfg(feature = "websocket")]
+            Step::Switched(_) => {}
         }
     }
 }
