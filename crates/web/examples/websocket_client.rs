@@ -1,0 +1,164 @@
+//! A WebSocket client: each line of the standard input is a message, and messages that come are
+//! printed.
+//!
+//! ```text
+//! cargo run --release -p windlass-web --features ring,webpki-roots --example websocket_client -- \
+//!     [--trust FILE] [--protocol NAME] [--autobahn] URL
+//! ```
+//!
+//! `--trust FILE` names the certificates that servers of `wss` have to show, instead of those that
+//! the features are for. With `--autobahn` the server is Autobahn's test suite: the client runs all
+//! of its cases, and lets it write its report.
+
+use std::io::{self, Write};
+use std::thread;
+
+use windlass_web::client::{FetchEvent, FetchSettings};
+use windlass_web::serve::Id;
+use windlass_web::websocket::{CloseCode, Message, WebSocketSettings};
+use windlass_web::windlass::{Completions, Done, Watcher};
+use windlass_web::Client;
+
+#[path = "../../../examples/common/options.rs"]
+mod options;
+
+use options::Options;
+
+const USAGE: &str = "websocket_client [--trust FILE] [--protocol NAME] [--autobahn] URL";
+
+fn main() -> io::Result<()> {
+    let mut options = Options::new(USAGE);
+    let trust: Option<String> = options.take("--trust");
+    let protocol: Option<String> = options.take("--protocol");
+    let is_test = options.flag("--autobahn");
+    let url: String = options.word();
+    options.end();
+
+    let mut watcher = Watcher::new()?;
+    let mut client = Client::new(settings(trust)?);
+    let settings = WebSocketSettings::new().protocols(protocol).message_limit(64 << 20);
+    if is_test {
+        autobahn(&mut watcher, &mut client, &settings, &url)
+    } else {
+        talk(&mut watcher, &mut client, &settings, &url)
+    }
+}
+
+#[cfg(feature = "ring")]
+fn settings(trust: Option<String>) -> io::Result<FetchSettings> {
+    use windlass_web::tls::TlsClient;
+    let settings = FetchSettings::new();
+    let Some(file) = trust else { return Ok(settings) };
+    let tls = TlsClient::builder().roots(file.as_str()).alpn(["http/1.1"]).build()?;
+    Ok(settings.trust(tls))
+}
+
+#[cfg(not(feature = "ring"))]
+fn settings(trust: Option<String>) -> io::Result<FetchSettings> {
+    match trust {
+        Some(_) => Err(io::Error::other("--trust needs the feature `ring`")),
+        None => Ok(FetchSettings::new()),
+    }
+}
+
+/// Sends lines, and prints messages, until the connection or the input ends.
+fn talk(
+    watcher: &mut Watcher,
+    client: &mut Client,
+    settings: &WebSocketSettings,
+    url: &str,
+) -> io::Result<()> {
+    client.open_websocket(url, settings);
+    let (mut done, mut open): (_, Option<Id>) = (Completions::new(), None);
+    loop {
+        client.flush(watcher);
+        watcher.wait(&mut done)?;
+        let mut batch = done.visit();
+        while let Some(event) = client.next_event_in(watcher, &mut batch) {
+            match event {
+                FetchEvent::Opened { socket, .. } => {
+                    open = Some(socket);
+                    let submitter = watcher.submitter();
+                    thread::spawn(move || {
+                        let mut lines = io::stdin().lines().map_while(Result::ok).map(Some);
+                        let _ = lines.all(|line| submitter.post(0, line).is_ok());
+                        let _ = submitter.post(0, None::<String>);
+                    });
+                }
+                // The reader of the input has a line, or its end.
+                FetchEvent::Foreign(completion) => {
+                    let Ok(Done::Message(message)) = completion.result else { continue };
+                    let line: Option<String> = message.downcast().expect("nothing else is posted");
+                    let Some(mut socket) = open.and_then(|id| client.socket(id)) else { continue };
+                    match line {
+                        Some(line) => _ = socket.send(line),
+                        None => socket.close(CloseCode::NORMAL, ""),
+                    }
+                }
+                FetchEvent::Message { message, .. } => print(&message)?,
+                FetchEvent::Closed { end, .. } => {
+                    match end.code {
+                        Some(code) => eprintln!("closed: {code} {}", end.reason),
+                        None => eprintln!("closed: {}", end.cause),
+                    }
+                    return Ok(());
+                }
+                FetchEvent::Failed { error, .. } => return Err(io::Error::other(error)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn print(message: &Message) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match message {
+        Message::Text(text) => writeln!(out, "{text}"),
+        Message::Binary(bytes) => writeln!(out, "{} bytes", bytes.len()),
+    }
+}
+
+/// Runs all cases of Autobahn's test suite.
+fn autobahn(
+    watcher: &mut Watcher,
+    client: &mut Client,
+    settings: &WebSocketSettings,
+    url: &str,
+) -> io::Result<()> {
+    let url = url.trim_end_matches('/');
+    let mut count = None;
+    run(watcher, client, settings, &format!("{url}/getCaseCount"), |client, socket, message| {
+        count = message.as_text().and_then(|text| text.parse::<u32>().ok());
+        client.socket(socket)?.close(CloseCode::NORMAL, "");
+        Some(())
+    })?;
+    let count = count.ok_or_else(|| io::Error::other("the server does not tell how many cases"))?;
+    println!("{count} cases");
+    for case in 1..=count {
+        let case = format!("{url}/runCase?case={case}&agent=windlass");
+        run(watcher, client, settings, &case, |client, socket, message| {
+            client.socket(socket)?.send(message).then_some(())
+        })?;
+    }
+    let report = format!("{url}/updateReports?agent=windlass");
+    run(watcher, client, settings, &report, |_, _, _| None)
+}
+
+/// Opens a connection, and calls `hear` with each message until the connection ends.
+fn run(
+    watcher: &mut Watcher,
+    client: &mut Client,
+    settings: &WebSocketSettings,
+    url: &str,
+    mut hear: impl FnMut(&mut Client, Id, Message) -> Option<()>,
+) -> io::Result<()> {
+    client.open_websocket(url, settings);
+    loop {
+        match client.wait_event(watcher)? {
+            FetchEvent::Message { socket, message } => _ = hear(client, socket, message),
+            FetchEvent::Failed { error, .. } => return Err(io::Error::other(error)),
+            FetchEvent::Closed { .. } => return Ok(()),
+            _ => {}
+        }
+    }
+}
