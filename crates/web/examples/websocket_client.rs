@@ -13,11 +13,11 @@
 use std::io::{self, Write};
 use std::thread;
 
+use windlass_web::Client;
 use windlass_web::client::{FetchEvent, FetchSettings};
 use windlass_web::serve::Id;
 use windlass_web::websocket::{CloseCode, Message, WebSocketSettings};
 use windlass_web::windlass::{Completions, Done, Watcher};
-use windlass_web::Client;
 
 #[path = "../../../examples/common/options.rs"]
 mod options;

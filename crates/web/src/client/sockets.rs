@@ -103,7 +103,7 @@ impl Client {
     pub fn socket(&mut self, id: Id) -> Option<Socket<'_>> {
         let LinkPlace::Socket(number) = *self.below.state(id)? else { return None };
         let session = self.sockets.sessions.get_mut(number)?;
-        Some(session.socket(self.below.of(id)))
+        Some(Socket::new(session, self.below.of(id)))
     }
 
     /// Draws the masks from a fixed beginning: for a watcher on a simulated kernel. A seed has one
@@ -161,7 +161,7 @@ impl Client {
         let session = self.sockets.sessions.get_mut(number)?;
         let carrier = self.below.of(socket);
         let mut event = None;
-        while session.advance(carrier, &mut intake, &mut |_, news| {
+        while session.advance(carrier, &mut intake, &mut |_, _, news| {
             event = Some(match news {
                 PeerNews::Message(message) => FetchEvent::Message { socket, message },
                 PeerNews::Pong(data) => FetchEvent::Pong { socket, data: data.to_vec() },

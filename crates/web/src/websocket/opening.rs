@@ -46,6 +46,10 @@ impl Opening {
         if !protocols.is_empty() {
             fields.push(("Sec-WebSocket-Protocol".into(), protocols.join(", ").into()));
         }
+        #[cfg(feature = "deflate")]
+        if let Some(want) = opening.settings.deflate {
+            fields.push(("Sec-WebSocket-Extensions".into(), want.offer().into()));
+        }
         opening
     }
 
@@ -74,10 +78,18 @@ impl Opening {
         let protocol = handshake::check_protocol(named, &protocols)?;
         let at = protocol.and_then(|name| protocols.iter().position(|other| *other == name));
         let protocol = at.map_or(0, |at| at as u16 + 1);
-        if head.get_all(bytes, "Sec-WebSocket-Extensions").next().is_some() {
-            return Err(ResponseError::Extensions);
-        }
-        Ok(Session::new(Role::Client, self.settings, protocol))
+        let extensions = head.get_all(bytes, "Sec-WebSocket-Extensions");
+        #[cfg(feature = "deflate")]
+        let agreed = handshake::check_extensions(self.settings.deflate, extensions)?;
+        #[cfg(not(feature = "deflate"))]
+        handshake::check_extensions(None, extensions)?;
+        let session = Session::new(Role::Client, self.settings, protocol);
+        #[cfg(feature = "deflate")]
+        let session = match agreed {
+            Some(agreed) => session.deflate(agreed),
+            None => session,
+        };
+        Ok(session)
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use windlass::Buf;
 use windlass_serve::{Engine, Id, Refusal, Refused};
 
+use super::carrier::Carrier;
 use super::loop_sockets::LoopSockets;
-use super::session::Carrier;
 use crate::remote::Remote;
 use crate::topics::TopicCall;
 
