@@ -122,6 +122,10 @@ impl<S> Carrier for OwnCarrier<S> {
         self.topic_calls.push_back(call);
     }
 
+    fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
     fn count(&mut self, is_lost: bool) {
         match is_lost {
             true => self.remote.count_lost_event(),
