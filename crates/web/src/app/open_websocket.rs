@@ -16,7 +16,7 @@ use crate::client::hub::CallId;
 use crate::exchange::{Machine, Slot};
 use crate::message::request::Request;
 use crate::remote::Remote;
-use crate::websocket::{Opening, Peer, Session, SocketEnd, WebSocketSettings, refusal};
+use crate::websocket::{ClientHandshake, Peer, Session, SocketEnd, WebSocketSettings, refusal};
 
 /// A message to a loop: it opens a WebSocket.
 pub(super) struct ToOpen<S> {
@@ -50,7 +50,7 @@ impl<S: 'static, P: Peer<S>> Awaiting<S> for AwaitingPeer<P> {
 }
 
 /// A handshake whose response has not come, and whom it is for.
-pub(super) type Opened<S> = (Opening, Box<dyn Awaiting<S>>);
+pub(super) type Opened<S> = (ClientHandshake, Box<dyn Awaiting<S>>);
 
 impl Remote {
     /// Opens a WebSocket to another server, on one of the server's loops, with the rules of its
@@ -114,7 +114,7 @@ impl<S: 'static> Request<'_, S> {
         settings: &WebSocketSettings,
         peer: impl Peer<S> + Send,
     ) -> bool {
-        self.remote().open_websocket(self.loop_index(), to, settings, peer)
+        self.remote().open_websocket(self.connection().loop_index(), to, settings, peer)
     }
 }
 
@@ -127,7 +127,7 @@ impl<S: 'static> Perform<S> {
         to: ToOpen<S>,
     ) {
         let ToOpen { mut fetch, settings, peer } = to;
-        let opening = Opening::new(&mut fetch, &settings, &mut self.sockets.keys);
+        let opening = ClientHandshake::new(&mut fetch, &settings, &mut self.sockets.keys);
         let call = machine.begin_switch(engine, fetch);
         self.openings.insert(call, (opening, peer));
         machine.take_own_steps(self, engine);

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use windlass::Message;
 use windlass_serve::{Event as Below, Id};
 
 use super::call::{CallId, Requester};
@@ -14,13 +15,16 @@ use super::error::FetchError;
 use super::fetch::Fetch;
 use super::own::{Client, FetchEvent, FetchId, LinkPlace};
 use crate::exchange::raw::Raws;
-use crate::websocket::{CloseCode, Intake, Opening, PeerNews, Session, Socket, WebSocketSettings};
+use crate::remote::ToldValue;
+use crate::websocket::{
+    ClientHandshake, CloseCode, CloseSocket, Intake, PeerNews, Session, Socket, WebSocketSettings,
+};
 
 /// The WebSockets of a client.
 #[derive(Default)]
 pub(super) struct OwnSockets {
     /// Handshakes whose response has not come.
-    openings: BTreeMap<CallId, Opening>,
+    openings: BTreeMap<CallId, ClientHandshake>,
     sessions: Raws<Session>,
     /// The input of a connection that is being taken, and whether its end has come behind it.
     hearing: Option<(Id, Intake, bool)>,
@@ -90,7 +94,7 @@ impl Client {
         settings: &WebSocketSettings,
     ) -> FetchId {
         let mut fetch = to.into();
-        let opening = Opening::new(&mut fetch, settings, &mut self.below.sockets.keys);
+        let opening = ClientHandshake::new(&mut fetch, settings, &mut self.below.sockets.keys);
         let call = self.hub.begin_own(&mut *self.below, Box::new(fetch), Requester::OwnSwitch);
         self.sockets.openings.insert(call, opening);
         FetchId(call)
@@ -179,11 +183,26 @@ impl Client {
         event
     }
 
+    /// Another thread closes a connection.
+    fn close_from_elsewhere(&mut self, message: Message) {
+        if let Ok(ToldValue(id, value)) = message.downcast()
+            && let Ok(close) = value.downcast::<CloseSocket>()
+            && let Some(mut socket) = self.socket(id)
+        {
+            let CloseSocket(code, reason) = *close;
+            socket.close(code, &reason);
+        }
+    }
+
     /// Takes what has happened on a WebSocket. What is of another connection comes back.
     pub(super) fn hear(
         &mut self,
         event: Below<LinkPlace>,
     ) -> Result<Option<FetchEvent>, Below<LinkPlace>> {
+        if let Below::Message { message } = event {
+            self.close_from_elsewhere(message);
+            return Ok(None);
+        }
         let socket = match &event {
             Below::Data { id, .. }
             | Below::Eof { id }

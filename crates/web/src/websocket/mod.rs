@@ -39,7 +39,7 @@ mod unfinished;
 pub(crate) use carrier::Carrier;
 pub(crate) use loop_sockets::LoopSockets;
 pub use message::{Message, Payload, Text};
-pub(crate) use opening::{Opening, refusal};
+pub(crate) use opening::{ClientHandshake, refusal};
 pub(crate) use own_carrier::OwnCarrier;
 pub use peer::Peer;
 pub(crate) use sender::CloseSocket;

@@ -14,19 +14,19 @@ use crate::client::fetch::{Fetch, FetchBody};
 use crate::client::fetched::Fetched;
 
 /// A handshake whose response has not come.
-pub(crate) struct Opening {
+pub(crate) struct ClientHandshake {
     key: String,
     settings: Arc<SocketSettings>,
 }
 
-impl Opening {
+impl ClientHandshake {
     /// Makes a request one for a WebSocket.
     pub(crate) fn new(
         fetch: &mut Fetch,
         settings: &WebSocketSettings,
         keys: &mut MaskKeys,
-    ) -> Opening {
-        let opening = Opening {
+    ) -> ClientHandshake {
+        let opening = ClientHandshake {
             key: handshake::key(keys.of_handshake()),
             settings: Arc::clone(settings.settings()),
         };

@@ -365,11 +365,6 @@ impl<'a, S: 'static> Request<'a, S> {
         self.arrived.from.is_leaving
     }
 
-    #[cfg(feature = "websocket")]
-    pub(crate) fn loop_index(&self) -> usize {
-        self.arrived.from.id.loop_index()
-    }
-
     /// Reaches all loops of the server: to publish an event, for example.
     ///
     /// ```
