@@ -18,9 +18,9 @@ use super::fetched::Fetched;
 use super::hub::{CallId, Hub, LinkState, Requester, Step};
 use super::news::LinkEnd;
 use super::settings::FetchSettings;
-#[cfg(feature = "websocket")]
-use super::sockets::OwnSockets;
 use crate::remote::Remote;
+#[cfg(feature = "websocket")]
+use crate::websocket::OwnSockets;
 
 /// The token of what makes the next wait return.
 const AGAIN: u64 = u64::MAX - 0xc11e;

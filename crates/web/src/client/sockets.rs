@@ -5,8 +5,6 @@
 //! event before. So a program can answer a message that the peer's close has followed, and a pause
 //! holds back all that comes behind the event.
 
-use std::collections::BTreeMap;
-
 use windlass::Message;
 use windlass_serve::{Event as Below, Id};
 
@@ -14,31 +12,10 @@ use super::call::{CallId, Requester};
 use super::error::FetchError;
 use super::fetch::Fetch;
 use super::own::{Client, FetchEvent, FetchId, LinkPlace};
-use crate::exchange::raw::Raws;
 use crate::remote::ToldValue;
 use crate::websocket::{
-    ClientHandshake, CloseCode, CloseSocket, Intake, PeerNews, Session, Socket, WebSocketSettings,
+    ClientHandshake, CloseCode, CloseSocket, PeerNews, Socket, WebSocketSettings,
 };
-
-/// The WebSockets of a client.
-#[derive(Default)]
-pub(super) struct OwnSockets {
-    /// Handshakes whose response has not come.
-    openings: BTreeMap<CallId, ClientHandshake>,
-    sessions: Raws<Session>,
-    /// The input of a connection that is being taken, and whether its end has come behind it.
-    hearing: Option<(Id, Intake, bool)>,
-}
-
-impl OwnSockets {
-    pub(super) fn forget(&mut self, call: CallId) {
-        self.openings.remove(&call);
-    }
-
-    pub(super) fn is_hearing(&self) -> bool {
-        self.hearing.is_some()
-    }
-}
 
 impl Client {
     /// Opens a WebSocket: to a URL of `ws` or `wss`, or with a [`Fetch`] that has fields and a
@@ -96,7 +73,7 @@ impl Client {
         let mut fetch = to.into();
         let opening = ClientHandshake::new(&mut fetch, settings, &mut self.below.sockets.keys);
         let call = self.hub.begin_own(&mut *self.below, Box::new(fetch), Requester::OwnSwitch);
-        self.sockets.openings.insert(call, opening);
+        self.sockets.handshakes.insert(call, opening);
         FetchId(call)
     }
 
@@ -129,7 +106,7 @@ impl Client {
     /// A server has gone over to another protocol.
     pub(super) fn switched(&mut self, call: CallId) -> FetchEvent {
         let id = FetchId(call);
-        let checked = match (self.sockets.openings.remove(&call), self.hub.response()) {
+        let checked = match (self.sockets.handshakes.remove(&call), self.hub.response()) {
             (Some(opening), Some((head, bytes))) => {
                 opening.check(head, bytes).map_err(FetchError::Handshake)
             }

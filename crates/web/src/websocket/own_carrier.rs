@@ -1,6 +1,6 @@
 //! The connections of a loop that the program owns.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -10,8 +10,32 @@ use windlass_serve::{Engine, Id, Refusal, Refused};
 
 use super::carrier::Carrier;
 use super::loop_sockets::LoopSockets;
+use super::opening::ClientHandshake;
+use super::session::{Intake, Session};
+use crate::client::hub::CallId;
+use crate::exchange::raw::Raws;
 use crate::remote::Remote;
 use crate::topics::TopicCall;
+
+/// The WebSockets of a client in a loop that the program owns.
+#[derive(Default)]
+pub(crate) struct OwnSockets {
+    /// Handshakes whose response has not come.
+    pub(crate) handshakes: BTreeMap<CallId, ClientHandshake>,
+    pub(crate) sessions: Raws<Session>,
+    /// The input of a connection that is being taken, and whether its end has come behind it.
+    pub(crate) hearing: Option<(Id, Intake, bool)>,
+}
+
+impl OwnSockets {
+    pub(crate) fn forget(&mut self, call: CallId) {
+        self.handshakes.remove(&call);
+    }
+
+    pub(crate) fn is_hearing(&self) -> bool {
+        self.hearing.is_some()
+    }
+}
 
 /// The engine of a loop that the program owns, and what its WebSockets share. It carries one of
 /// them at a time.
