@@ -229,6 +229,13 @@ impl<S> Engine<S> {
             || self.waiting_files(id) >= limits.files
     }
 
+    /// Whether a connection does not keep up: as [`is_full`](Engine::is_full), but what was written
+    /// in this turn does not count, however much it is, because nobody could have read it yet. A
+    /// program that tells the same to many ends or skips such a connection.
+    pub fn is_behind(&self, id: Id) -> bool {
+        self.table.unless_session(id).is_some_and(|place| place.flags & FULL != 0)
+    }
+
     /// Sends the output of this turn, and carries out the program's requests: pauses, closes,
     /// connects, options and so on. A flush delivers no events. If it makes some, the next wait
     /// returns at once.

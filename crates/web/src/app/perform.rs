@@ -215,6 +215,14 @@ impl<S: 'static> Program for Perform<S> {
         self.topic_calls.pop_front()
     }
 
+    #[inline]
+    fn has_input(&self) -> bool {
+        #[cfg(feature = "websocket")]
+        return self.sockets.intake.is_some();
+        #[cfg(not(feature = "websocket"))]
+        return false;
+    }
+
     fn raw_over(&mut self, raw: u32, over: Over) {
         self.end_of_raw(raw, over);
     }

@@ -451,6 +451,11 @@ impl<S: 'static> ServerLoop<S> {
         self.running.handler().machine.running()
     }
 
+    /// The memory of its connections: what it has, and what is in use.
+    pub fn budget(&mut self) -> &windlass_serve::memory::Budget {
+        self.running.engine().budget()
+    }
+
     /// Begins the shutdown.
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.running.stop(watcher);

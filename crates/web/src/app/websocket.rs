@@ -234,6 +234,18 @@ pub(super) struct SocketProtocol<P> {
     pub(super) peer: P,
 }
 
+impl<P> SocketProtocol<P> {
+    /// Takes input that was kept back while the connection was paused.
+    fn go_on<S: 'static>(&mut self, state: &mut S, c: &mut RawConn<'_, S>)
+    where
+        P: Peer<S>,
+    {
+        if self.session.goes_on() {
+            self.data(state, c, Buf::default());
+        }
+    }
+}
+
 impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     fn opened(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         self.session.opened(c);
@@ -241,14 +253,23 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     }
 
     fn data(&mut self, state: &mut S, c: &mut RawConn<'_, S>, data: Buf) {
+        let waits = c.sockets.intake.take();
+        let Some(mut intake) = waits.or_else(|| self.session.begin(c, data)) else { return };
         let peer = &mut self.peer;
-        self.session.data(c, data, &mut |session, carrier, news| {
+        let mut hear = |session: &mut Session, carrier: &mut dyn Carrier, news: PeerNews<'_>| {
             let socket = &mut Socket::new(session, carrier);
             match news {
                 PeerNews::Message(message) => peer.message(state, socket, message),
                 PeerNews::Pong(data) => peer.pong(state, socket, data),
             }
-        });
+        };
+        while self.session.advance(c, &mut intake, &mut hear) {
+            if !c.topic_calls.is_empty() {
+                c.sockets.intake = Some(intake);
+                return;
+            }
+        }
+        self.session.finish(c, intake);
     }
 
     fn eof(&mut self, _: &mut S, c: &mut RawConn<'_, S>) {
@@ -258,6 +279,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     fn drained(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
             self.peer.drained(state, &mut Socket::new(&mut self.session, c));
+            self.go_on(state, c);
         }
     }
 
@@ -268,6 +290,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
             self.peer.wake(state, &mut Socket::new(&mut self.session, c));
+            self.go_on(state, c);
         }
     }
 
@@ -314,6 +337,10 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
         self.engine.is_full(self.id)
     }
 
+    fn is_behind(&mut self) -> bool {
+        self.engine.is_behind(self.id)
+    }
+
     fn pause(&mut self) {
         self.engine.pause(self.id);
     }
@@ -322,11 +349,8 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
         self.engine.resume(self.id);
     }
 
-    fn unread(&mut self, data: Buf) {
-        if let Err(refused) = self.engine.unread(self.id, data) {
-            // The peer has ended its side: what it sent before comes now, or never.
-            drop(refused);
-        }
+    fn unread(&mut self, data: Buf) -> Result<(), Buf> {
+        self.engine.unread(self.id, data).map_err(|refused| refused.value)
     }
 
     fn limit(&mut self, span: Option<Duration>, least: u32) {

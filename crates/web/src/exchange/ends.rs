@@ -48,7 +48,7 @@ impl<K: 'static> Machine<K> {
         cause: Cause,
     ) {
         if let Some(raw) = wire.raw() {
-            program.raw(wire.engine, wire.id, raw, News::LimitReached(cause));
+            self.raw_news(program, wire.engine, (wire.id, raw), News::LimitReached(cause));
             return;
         }
         if let Some(link) = wire.link() {
@@ -123,7 +123,7 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
     ) -> Option<Box<Exchange<K>>> {
         if let Some(raw) = wire.raw() {
-            program.raw(wire.engine, wire.id, raw, News::Eof);
+            self.raw_news(program, wire.engine, (wire.id, raw), News::Eof);
             return None;
         }
         if let Some(link) = wire.link() {

@@ -119,7 +119,7 @@ impl<K: 'static> Machine<K> {
 
     fn tell_event(&mut self, wire: &mut Wire<'_, K>, publication: &Publication) {
         let Some(event) = publication.what.event() else { return };
-        let is_full = wire.engine.is_full(wire.id);
+        let is_full = wire.engine.is_behind(wire.id);
         let Some(exchange) = wire.slot().and_then(|slot| slot.exchange.as_mut()) else { return };
         let Stage::Stream(streamed) = &mut exchange.stage else { return };
         let Some(hearing) = &streamed.hearing else { return };

@@ -150,6 +150,13 @@ pub(crate) trait Program {
         None
     }
 
+    /// Whether such a connection has kept input back, until what its callback has asked for is done:
+    /// further [data](News::Data), of no bytes, brings it.
+    #[inline]
+    fn has_input(&self) -> bool {
+        false
+    }
+
     /// Such a connection is over. Its number is free.
     fn raw_over(&mut self, raw: u32, over: Over);
 

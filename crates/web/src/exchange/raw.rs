@@ -224,18 +224,36 @@ impl<K: 'static> Machine<K> {
         self.peers.remove(peer);
         let early = wire.engine.unread(id, rest.to_vec()).err();
         wire.engine.resume(id);
-        let mut goes_on = program.raw(wire.engine, id, raw, News::Opened);
+        let mut goes_on = self.raw_news(program, wire.engine, (id, raw), News::Opened);
         // The engine takes nothing back behind the end of the peer.
         match early.map(|refused| refused.value).filter(|early| !early.is_empty()) {
             Some(early) if goes_on => {
-                goes_on = program.raw(wire.engine, id, raw, News::Data(early))
+                goes_on = self.raw_news(program, wire.engine, (id, raw), News::Data(early))
             }
             Some(early) => self.early.push((id, early)),
             None => {}
         }
         if has_ended && goes_on {
-            program.raw(wire.engine, id, raw, News::Eof);
+            self.raw_news(program, wire.engine, (id, raw), News::Eof);
         }
+    }
+
+    /// Tells the program what has happened on a connection with another protocol. Returns whether
+    /// it goes on. What a callback has asked for is done before the next callback.
+    #[inline]
+    pub(super) fn raw_news<P: Program<Keep = K>>(
+        &mut self,
+        program: &mut P,
+        engine: &mut Engine<Slot<K>>,
+        (id, raw): (Id, u32),
+        news: News,
+    ) -> bool {
+        let mut goes_on = program.raw(engine, id, raw, news);
+        while program.has_input() {
+            self.make_topic_calls(program, engine);
+            goes_on &= program.raw(engine, id, raw, News::Data(Buf::default()));
+        }
+        goes_on
     }
 
     /// Bytes of a connection without requests.
@@ -247,7 +265,9 @@ impl<K: 'static> Machine<K> {
         data: Buf,
     ) {
         match (wire.raw(), wire.link()) {
-            (Some(raw), _) => _ = program.raw(wire.engine, wire.id, raw, News::Data(data)),
+            (Some(raw), _) => {
+                self.raw_news(program, wire.engine, (wire.id, raw), News::Data(data));
+            }
             (_, Some(link)) => self.hear_link(program, wire.engine, link, LinkNews::Data(data)),
             _ => {}
         }
@@ -256,7 +276,9 @@ impl<K: 'static> Machine<K> {
     /// Another thread has woken a connection.
     pub(crate) fn woken<P: Program<Keep = K>>(&mut self, program: &mut P, wire: &mut Wire<'_, K>) {
         match wire.raw() {
-            Some(raw) => _ = program.raw(wire.engine, wire.id, raw, News::Wake),
+            Some(raw) => {
+                self.raw_news(program, wire.engine, (wire.id, raw), News::Wake);
+            }
             None if wire.link().is_some() => {
                 let Some(link) = wire.link() else { return };
                 self.hear_link(program, wire.engine, link, LinkNews::Drained);
@@ -277,7 +299,7 @@ impl<K: 'static> Machine<K> {
         value: Box<dyn Any + Send>,
     ) {
         if let Some(raw) = engine.state(id).and_then(Slot::raw) {
-            program.raw(engine, id, raw, News::Told(value));
+            self.raw_news(program, engine, (id, raw), News::Told(value));
         }
     }
 

@@ -122,7 +122,7 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
     ) {
         if let Some(raw) = wire.raw() {
-            program.raw(wire.engine, wire.id, raw, News::Drained);
+            self.raw_news(program, wire.engine, (wire.id, raw), News::Drained);
             return;
         }
         if let Some(link) = wire.link() {

@@ -15,9 +15,12 @@ pub(crate) trait Carrier {
     fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>>;
     fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
     fn is_full(&mut self) -> bool;
+    fn is_behind(&mut self) -> bool;
     fn pause(&mut self);
     fn resume(&mut self);
-    fn unread(&mut self, data: Buf);
+    /// Takes bytes back, to deliver them again when the connection is not paused. They come back
+    /// if the program knows of the end of the input already.
+    fn unread(&mut self, data: Buf) -> Result<(), Buf>;
     fn limit(&mut self, span: Option<Duration>, least: u32);
     fn time_limit(&mut self, span: Option<Duration>);
     fn set_idle_timeout(&mut self, span: Option<Duration>);

@@ -5,7 +5,7 @@ use windlass_websocket::{Decoder, Role};
 #[cfg(feature = "deflate")]
 use super::compression::LoopCompression;
 use super::mask_keys::MaskKeys;
-use super::unfinished::UnfinishedInput;
+use super::unfinished::{Intake, UnfinishedInput};
 
 /// What the connections of a loop share: memory that is used again, and what they ask for.
 #[derive(Default)]
@@ -13,6 +13,8 @@ pub(crate) struct LoopSockets {
     #[allow(clippy::vec_box)] // they move between here and connections
     spare: Vec<Box<UnfinishedInput>>,
     pub(super) out: Vec<u8>,
+    /// Input of the connection whose callback has just asked for something.
+    pub(crate) intake: Option<Intake>,
     pub(crate) keys: MaskKeys,
     #[cfg(feature = "deflate")]
     pub(super) compression: LoopCompression,
@@ -32,7 +34,7 @@ impl LoopSockets {
     /// Takes one whose connection is done with it, also in the middle of a message.
     pub(super) fn give_back(&mut self, mut unfinished: Box<UnfinishedInput>) {
         unfinished.forget();
-        if self.spare.len() < SPARE && unfinished.message.capacity() <= 4096 {
+        if self.spare.len() < SPARE && unfinished.held() <= 4096 {
             self.spare.push(unfinished);
         }
     }

@@ -21,16 +21,10 @@ use super::incoming::Incoming;
 use super::message::{Message, Payload};
 use super::sender::SocketSender;
 use super::settings::SocketSettings;
-use super::unfinished::UnfinishedInput;
+use super::unfinished::{Intake, UnfinishedInput};
 use crate::client::error::FetchError;
 use crate::message::publication::Published;
 use crate::remote::Remote;
-
-/// Input that is being taken.
-pub(crate) struct Intake {
-    unfinished: Box<UnfinishedInput>,
-    input: Incoming,
-}
 
 /// How a connection was closed: for [`Peer::closed`](super::Peer::closed).
 #[derive(Debug, Clone)]
@@ -77,24 +71,32 @@ pub(crate) struct Session {
     /// The index of the sub-protocol in the settings, and one.
     pub(super) protocol: u16,
     role: Role,
-    flags: u8,
+    flags: u16,
     /// What it has for compressed messages, if both sides have agreed to them.
     #[cfg(feature = "deflate")]
     compression: Option<Box<SocketCompression>>,
 }
 
 /// The program does not want messages now.
-const PAUSED: u8 = 1;
+const PAUSED: u16 = 1;
 /// A ping was sent, and nothing has come since.
-const PINGED: u8 = 2;
+const PINGED: u16 = 2;
 /// A close frame was sent.
-const SAID_CLOSE: u8 = 4;
+const SAID_CLOSE: u16 = 4;
 /// A close frame has come.
-const HEARD_CLOSE: u8 = 8;
+const HEARD_CLOSE: u16 = 8;
 /// Nothing that comes counts any more.
-const OVER: u8 = 16;
+const OVER: u16 = 16;
 /// A message has a limit of its time, and memory.
-const LIMITED: u8 = 32;
+const LIMITED: u16 = 32;
+/// The peer has ended its side.
+const ENDED: u16 = 64;
+/// Input is kept here until the program wants it: the carrier takes nothing back.
+const HOLDS: u16 = 128;
+/// The peer was silent for too long.
+const SILENT: u16 = 256;
+/// The peer took too long for a message, or for its close frame.
+const SLOW: u16 = 512;
 
 /// What has come.
 pub(crate) enum PeerNews<'a> {
@@ -139,7 +141,7 @@ impl Session {
         if !self.is_open() {
             return;
         }
-        if !carrier.is_full() && self.send_published(carrier, what) {
+        if !carrier.is_behind() && self.send_published(carrier, what) {
             return;
         }
         carrier.count(self.settings.is_lossy);
@@ -169,13 +171,6 @@ impl Session {
         self.flags & (SAID_CLOSE | OVER) == 0
     }
 
-    /// Takes bytes, and tells what they are.
-    pub(crate) fn data(&mut self, carrier: &mut dyn Carrier, data: Buf, hear: &mut Hear<'_>) {
-        let Some(mut intake) = self.begin(carrier, data) else { return };
-        while self.advance(carrier, &mut intake, hear) {}
-        self.finish(carrier, intake);
-    }
-
     /// Bytes have come: what follows of them comes out of [`advance`](Session::advance), until it
     /// returns false. Then they are [finished](Session::finish).
     pub(crate) fn begin(&mut self, carrier: &mut dyn Carrier, data: Buf) -> Option<Intake> {
@@ -190,8 +185,9 @@ impl Session {
         let deflates = false;
         let kept = self.unfinished.take();
         let mut unfinished = kept.unwrap_or_else(|| carrier.sockets().begin(role, deflates));
+        self.flags &= !HOLDS;
         let input = Incoming::new(&mut unfinished.kept, data);
-        Some(Intake { unfinished, input })
+        Some(Intake { unfinished, input, has_message: false })
     }
 
     /// Takes one frame, or what there is of it. False if nothing follows.
@@ -205,8 +201,7 @@ impl Session {
         if self.flags & (PAUSED | OVER) != 0 {
             return false;
         }
-        let Intake { unfinished, input } = intake;
-        self.step(carrier, unfinished, input, hear).unwrap_or_else(|error| {
+        self.step(carrier, intake, hear).unwrap_or_else(|error| {
             self.fail(carrier, error);
             false
         })
@@ -214,26 +209,34 @@ impl Session {
 
     /// Keeps what is not taken.
     pub(crate) fn finish(&mut self, carrier: &mut dyn Carrier, intake: Intake) {
+        let Intake { mut unfinished, input, has_message } = intake;
         if self.flags & PAUSED != 0 {
-            let rest = intake.input.into_rest();
-            if !rest.is_empty() {
-                carrier.unread(rest);
+            let rest = input.into_rest();
+            if !rest.is_empty()
+                && let Err(rest) = carrier.unread(rest)
+            {
+                unfinished.kept.extend_from_slice(&rest);
+                self.flags |= HOLDS;
             }
         }
-        self.put_back(carrier, intake.unfinished);
+        self.put_back(carrier, unfinished, has_message);
+        if self.flags & (ENDED | PAUSED) == ENDED {
+            self.end(carrier);
+        }
     }
 
     fn step(
         &mut self,
         carrier: &mut dyn Carrier,
-        unfinished: &mut UnfinishedInput,
-        input: &mut Incoming,
+        intake: &mut Intake,
         hear: &mut Hear<'_>,
     ) -> Result<bool, Error> {
+        let Intake { unfinished, input, has_message } = intake;
         let step = unfinished.decoder.decode(&self.settings.limits, input.bytes())?;
         let consumed = step.consumed;
         match step.event {
             Event::Data { kind, payload, is_first: true, is_last: true, is_compressed } => {
+                *has_message = true;
                 let message = match is_compressed {
                     false => input.take(consumed, payload, kind),
                     true => {
@@ -248,6 +251,7 @@ impl Session {
             Event::Data { kind, payload, is_last, is_compressed, .. } => {
                 unfinished.message.extend_from_slice(&input.bytes()[payload]);
                 if is_last {
+                    *has_message = true;
                     let message = std::mem::take(&mut unfinished.message);
                     let message = match is_compressed {
                         false => Message::new(kind, message.into()),
@@ -301,7 +305,12 @@ impl Session {
         unreachable!("the decoder refuses it")
     }
 
-    fn put_back(&mut self, carrier: &mut dyn Carrier, unfinished: Box<UnfinishedInput>) {
+    fn put_back(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        unfinished: Box<UnfinishedInput>,
+        has_message: bool,
+    ) {
         if unfinished.is_nothing() || self.flags & OVER != 0 {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {
@@ -314,7 +323,7 @@ impl Session {
             return;
         }
         carrier.charge(unfinished.held() + self.held());
-        if self.flags & LIMITED == 0 {
+        if self.flags & LIMITED == 0 || has_message {
             self.flags |= LIMITED;
             let (span, least) = self.settings.message_time;
             if self.is_open() {
@@ -334,9 +343,10 @@ impl Session {
     }
 
     fn answer_ping(&mut self, carrier: &mut dyn Carrier, data: &[u8]) {
-        // The answer to a later ping answers this one, too.
-        if self.flags & SAID_CLOSE == 0 && !carrier.is_full() {
-            let _ = self.control(carrier, Opcode::Pong, data); // without room it is left out
+        // Where much output waits, the peer is not read. So these answers are no longer than what
+        // one read has brought. Beyond the cap there is none: that of a later ping will do.
+        if self.flags & SAID_CLOSE == 0 {
+            let _ = self.control(carrier, Opcode::Pong, data);
         }
     }
 
@@ -453,6 +463,7 @@ impl Session {
         }
         self.say_close(carrier, Some(code), reason);
         self.note_close(Some(code), reason);
+        self.resume(carrier); // to the close frame of the peer
         carrier.time_limit(Some(self.settings.close_time));
     }
 
@@ -526,8 +537,10 @@ impl Session {
     }
 
     pub(super) fn pause(&mut self, carrier: &mut dyn Carrier) {
-        self.flags |= PAUSED;
-        carrier.pause();
+        if self.is_open() {
+            self.flags |= PAUSED;
+            carrier.pause();
+        }
     }
 
     pub(super) fn resume(&mut self, carrier: &mut dyn Carrier) {
@@ -537,14 +550,26 @@ impl Session {
         }
     }
 
+    /// Whether input is kept here that the program wants now: it [begins](Session::begin) with
+    /// no bytes more.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.flags & (HOLDS | PAUSED) == HOLDS
+    }
+
     /// The peer has ended its side.
     pub(crate) fn eof(&mut self, carrier: &mut dyn Carrier) {
+        self.flags |= ENDED;
+        if self.flags & PAUSED != 0 {
+            self.flags |= HOLDS; // the end is behind what is paused
+            return;
+        }
         self.flags |= OVER;
         carrier.close();
     }
 
     pub(crate) fn limit_reached(&mut self, carrier: &mut dyn Carrier, cause: Cause) {
         if cause != Cause::Idle || self.flags & (PINGED | SAID_CLOSE) != 0 {
+            self.flags |= if cause == Cause::Idle { SILENT } else { SLOW };
             return self.abort(carrier);
         }
         self.flags |= PINGED;
@@ -554,6 +579,12 @@ impl Session {
     pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
         let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
         let Closing { code, reason, .. } = self.closing.map_or_else(Closing::default, |own| *own);
+        let cause = match cause {
+            Cause::Aborted if self.flags & SILENT != 0 => Cause::Idle,
+            Cause::Aborted if self.flags & SLOW != 0 => Cause::TooSlow,
+            Cause::Closed if self.flags & (ENDED | SAID_CLOSE) == ENDED => Cause::Eof,
+            cause => cause,
+        };
         SocketEnd { code, reason, is_clean, cause, failed: None }
     }
 }

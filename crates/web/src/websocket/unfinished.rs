@@ -2,10 +2,12 @@
 
 use windlass_websocket::{Decoder, Role};
 
+use super::incoming::Incoming;
+
 /// A frame or a message that has begun.
 pub(crate) struct UnfinishedInput {
     pub(super) decoder: Decoder,
-    /// The beginning of a frame.
+    /// The beginning of a frame, or all that came before the end of the input.
     pub(super) kept: Vec<u8>,
     /// The message so far.
     pub(super) message: Vec<u8>,
@@ -33,4 +35,12 @@ impl UnfinishedInput {
     pub(super) fn held(&self) -> usize {
         size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
     }
+}
+
+/// Input that is being taken.
+pub(crate) struct Intake {
+    pub(super) unfinished: Box<UnfinishedInput>,
+    pub(super) input: Incoming,
+    /// Whether a message has ended in it.
+    pub(super) has_message: bool,
 }

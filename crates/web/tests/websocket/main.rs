@@ -7,6 +7,7 @@ mod bench;
 mod client;
 #[path = "../../../serve/tests/common/mod.rs"]
 mod common;
+mod flow;
 mod handshakes;
 mod messages;
 mod program;
