@@ -302,11 +302,13 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
             }
             Err(_) => {}
         }
+        self.go_on(state, c);
     }
 
     fn stopping(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {
         if self.session.is_open() {
             self.peer.stopping(state, &mut Socket::new(&mut self.session, c));
+            self.go_on(state, c);
         }
     }
 
