@@ -150,8 +150,8 @@ pub(crate) trait Program {
         None
     }
 
-    /// Whether such a connection has kept input back, until what its callback has asked for is done:
-    /// further [data](News::Data), of no bytes, brings it.
+    /// Whether such a connection has kept input back, until what its callback has asked for is
+    /// done: further [data](News::Data), of no bytes, brings it.
     #[inline]
     fn has_input(&self) -> bool {
         false
