@@ -11,7 +11,8 @@ use windlass_serve::{Engine, Id, Refusal, Refused};
 use super::carrier::Carrier;
 use super::loop_sockets::LoopSockets;
 use super::opening::ClientHandshake;
-use super::session::{Intake, Session};
+use super::session::Session;
+use super::unfinished::Intake;
 use crate::client::hub::CallId;
 use crate::exchange::raw::Raws;
 use crate::remote::Remote;
@@ -101,6 +102,10 @@ impl<S> Carrier for OwnCarrier<S> {
         self.engine.is_full(self.now())
     }
 
+    fn is_behind(&mut self) -> bool {
+        self.engine.is_behind(self.now())
+    }
+
     fn pause(&mut self) {
         self.engine.pause(self.now());
     }
@@ -109,9 +114,8 @@ impl<S> Carrier for OwnCarrier<S> {
         self.engine.resume(self.now());
     }
 
-    fn unread(&mut self, data: Buf) {
-        // Refused behind the end of the peer: what it sent before comes now, or never.
-        let _ = self.engine.unread(self.now(), data);
+    fn unread(&mut self, data: Buf) -> Result<(), Buf> {
+        self.engine.unread(self.now(), data).map_err(|refused| refused.value)
     }
 
     fn limit(&mut self, span: Option<Duration>, least: u32) {
