@@ -235,6 +235,7 @@ const WEB: Floors = Floors {
                 "websocket::session",
                 "websocket::masked",
                 "websocket::opening",
+                "websocket::agreement",
                 "websocket::own_carrier",
                 "websocket::socket",
                 "websocket::peer",

@@ -278,7 +278,7 @@ impl<S: 'static> Request<'_, S> {
         raw: impl Protocol<S>,
     ) -> Response {
         let protocol = protocol.into();
-        if !self.offers(&protocol) {
+        if !self.arrived().offers(&protocol) {
             let text = format!("this resource needs the protocol {protocol}");
             let error = Error::new(Status::UPGRADE_REQUIRED).text(text);
             return error.header("Upgrade", protocol).into();

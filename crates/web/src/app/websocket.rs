@@ -1,17 +1,11 @@
 //! Routes whose connections become WebSockets.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::Buf;
-use windlass_http1::Method;
 use windlass_serve::{Cause, Id, Refusal, Refused};
-use windlass_websocket::Role;
-#[cfg(feature = "deflate")]
-use windlass_websocket::handshake::Deflate;
-use windlass_websocket::handshake::{self, RequestError};
 
 use super::App;
 use super::upgrade::{Protocol, RawConn};
@@ -21,11 +15,10 @@ use crate::message::response::Response;
 use crate::remote::Remote;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    Carrier, CloseSocket, LoopSockets, Origins, Peer, PeerNews, Session, Socket, SocketSettings,
-    WebSocketSettings,
+    AgreedSocket, Carrier, CloseSocket, LoopSockets, Peer, PeerNews, Session, Socket,
+    SocketSettings, WebSocketSettings,
 };
 use crate::words::error::Error;
-use crate::words::status::Status;
 
 impl<S: 'static> App<S> {
     /// Adds a route whose connections become [WebSockets](crate::websocket). The handler gets the
@@ -95,17 +88,6 @@ impl<S: 'static> App<S> {
     }
 }
 
-/// What both sides have agreed to.
-struct AgreedSocket {
-    /// The answer to the key.
-    accept: String,
-    /// The index of the sub-protocol in the settings, and one.
-    protocol: u16,
-    /// How messages are compressed, and the text that says so.
-    #[cfg(feature = "deflate")]
-    deflate: Option<(Deflate, String)>,
-}
-
 impl<S: 'static> Request<'_, S> {
     /// Makes the connection a [WebSocket](crate::websocket), by a 101. Return the response; fields
     /// that it gets are in the head of the 101. [`App::websocket`] does the same, and refuses what
@@ -117,108 +99,21 @@ impl<S: 'static> Request<'_, S> {
         }
     }
 
+    fn agree(&self, settings: &SocketSettings) -> Result<AgreedSocket, Error> {
+        AgreedSocket::of(self.arrived(), self.has_unread_body(), settings)
+    }
+
     fn become_websocket(
         &mut self,
         settings: &Arc<SocketSettings>,
         agreed: AgreedSocket,
         peer: impl Peer<S>,
     ) -> Response {
-        let protocol = agreed.protocol;
-        let session = Session::new(Role::Server, Arc::clone(settings), protocol);
-        #[cfg(feature = "deflate")]
-        let (session, extensions) = match agreed.deflate {
-            Some((agreed, text)) => (session.deflate(agreed), Some(text)),
-            None => (session, None),
-        };
+        let (session, fields) = agreed.into_session(settings);
         let response = self.upgrade("websocket", SocketProtocol { session, peer });
-        let response = response.header("Sec-WebSocket-Accept", agreed.accept);
-        #[cfg(feature = "deflate")]
-        let response = match extensions {
-            Some(text) => response.header("Sec-WebSocket-Extensions", text),
-            None => response,
-        };
-        match usize::from(protocol).checked_sub(1) {
-            Some(at) => response.header("Sec-WebSocket-Protocol", settings.protocols[at].clone()),
-            None => response,
-        }
+        let add = |response: Response, (name, value)| response.header(name, value);
+        fields.into_iter().fold(response, add)
     }
-
-    /// The values of a field, one for each of its lines.
-    fn values(&self, name: &'static str) -> impl Iterator<Item = &[u8]> {
-        let is_it = move |(other, _): &(&str, _)| name.eq_ignore_ascii_case(other);
-        self.headers().filter(is_it).map(|(_, value)| value)
-    }
-
-    fn agree(&self, settings: &SocketSettings) -> Result<AgreedSocket, Error> {
-        if self.known_method() != Method::Get {
-            let error = Error::new(Status::METHOD_NOT_ALLOWED).text("a WebSocket needs a GET");
-            return Err(error.header("Allow", "GET"));
-        }
-        let accept = match handshake::check_request(|name| self.values(name)) {
-            Ok(accept) if self.offers("websocket") => accept,
-            Ok(_) => return Err(refusal(RequestError::NoUpgrade)), // it speaks HTTP/1.0
-            Err(error) => return Err(refusal(error)),
-        };
-        if !self.may_connect(&settings.origins) {
-            return Err(Error::new(Status::FORBIDDEN).text("this origin may not connect"));
-        }
-        let protocol = self.protocol(&settings.protocols)?;
-        if self.has_unread_body() {
-            return Err(Error::new(Status::BAD_REQUEST).text("a WebSocket begins without a body"));
-        }
-        Ok(AgreedSocket {
-            accept,
-            protocol,
-            #[cfg(feature = "deflate")]
-            deflate: match settings.deflate {
-                Some(want) => {
-                    want.accept(self.values("Sec-WebSocket-Extensions")).map_err(refusal)?
-                }
-                None => None,
-            },
-        })
-    }
-
-    fn may_connect(&self, origins: &Origins) -> bool {
-        let mut values = self.values("Origin");
-        let (origin, other) = (values.next(), values.next());
-        let Some(origin) = origin.filter(|_| other.is_none()) else { return other.is_none() };
-        let Ok(origin) = std::str::from_utf8(origin) else { return false };
-        match origins {
-            Origins::Any => true,
-            Origins::These(these) => these.iter().any(|one| one.eq_ignore_ascii_case(origin)),
-            Origins::Same => self.host().is_some_and(|host| is_of(origin, host)),
-        }
-    }
-
-    /// The number of the sub-protocol.
-    fn protocol(&self, own: &[Cow<'static, str>]) -> Result<u16, Error> {
-        let offered = || handshake::protocols(self.values("Sec-WebSocket-Protocol"));
-        if own.is_empty() || offered().next().is_none() {
-            return Ok(0);
-        }
-        let chosen = own.iter().position(|name| offered().any(|one| one == name));
-        let none = || Error::new(Status::BAD_REQUEST).text("no protocol of the offered ones");
-        chosen.map(|at| at as u16 + 1).ok_or_else(none)
-    }
-}
-
-/// The response to a request that is none for a WebSocket.
-fn refusal(error: RequestError) -> Error {
-    let status = Status::new(error.status()).unwrap_or(Status::BAD_REQUEST);
-    let response = Error::new(status).text(error.to_string());
-    if status != Status::UPGRADE_REQUIRED {
-        return response;
-    }
-    response.header("Upgrade", "websocket").header("Sec-WebSocket-Version", handshake::VERSION)
-}
-
-/// Whether an origin is a page of this host.
-fn is_of(origin: &str, host: &str) -> bool {
-    let Some((scheme, from)) = origin.split_once("://") else { return false };
-    let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
-    let plain = |host: &str| host.strip_suffix(port).unwrap_or(host).to_ascii_lowercase();
-    plain(from) == plain(host)
 }
 
 impl<S> super::Perform<S> {

@@ -106,7 +106,7 @@ impl OwnedRequest {
 
     /// Whether the client offers to go over to this protocol.
     pub fn offers(&self, protocol: &str) -> bool {
-        self.view().offers(protocol)
+        self.view().arrived().offers(protocol)
     }
 }
 

@@ -19,6 +19,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod agreement;
 mod carrier;
 #[cfg(feature = "deflate")]
 mod compression;
@@ -36,6 +37,7 @@ mod settings;
 mod socket;
 mod unfinished;
 
+pub(crate) use agreement::AgreedSocket;
 pub(crate) use carrier::Carrier;
 pub(crate) use loop_sockets::LoopSockets;
 pub use message::{Message, Payload, Text};
@@ -46,8 +48,8 @@ pub(crate) use sender::CloseSocket;
 pub use sender::SocketSender;
 pub use session::SocketEnd;
 pub(crate) use session::{PeerNews, Session};
+pub(crate) use settings::SocketSettings;
 pub use settings::WebSocketSettings;
-pub(crate) use settings::{Origins, SocketSettings};
 pub use socket::Socket;
 pub use windlass_websocket::CloseCode;
 #[cfg(feature = "deflate")]

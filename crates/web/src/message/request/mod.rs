@@ -412,9 +412,9 @@ impl<'a, S: 'static> Request<'a, S> {
         self.arrived.from.id
     }
 
-    /// Whether the client offers to go over to this protocol.
-    pub(crate) fn offers(&self, protocol: &str) -> bool {
-        self.arrived.offers(protocol)
+    /// Its head, and where it comes from.
+    pub(crate) fn arrived(&self) -> Arrived<'a> {
+        self.arrived
     }
 
     /// Whether bytes of a body lie, or come, in front of what follows the request.
