@@ -374,6 +374,48 @@ web_examples() {
     [ "$(grep -c '^event: price' "$scratch/heard")" -ge 2 ] || die "events tells no prices"
     stop events "$pid"
     wait "$hears" || die "events does not end its responses"
+
+    start websocket_echo --loops 2
+    expect_message / "said again" "said again"
+    stop websocket_echo "$pid"
+
+    start ws_chat --loops 2
+    expect_answer "http://127.0.0.1:$port/" "new WebSocket"
+    expect_message "/rooms/hall?name=ann" "good day" "ann: good day"
+    stop ws_chat "$pid"
+
+    start ws_broadcast --loops 2 --interval 20 --lossy
+    expect_message / "" "message 2 "
+    expect_answer "http://127.0.0.1:$port/counts" "missed "
+    stop ws_broadcast "$pid"
+
+    start ticker --loops 2 --shares 3 --interval 20
+    expect_message / "+S2" "S2 "
+    stop ticker "$pid"
+
+    mkdir "$scratch/mixed"
+    start ws_mixed --loops 2 --dir "$scratch/mixed"
+    expect_message /follow "a line" "a line"
+    expect_answer "http://127.0.0.1:$port/lines" "2 lines" --data "another one"
+    expect_answer "http://127.0.0.1:$port/files/lines.txt" "another one"
+    stop ws_mixed "$pid"
+}
+
+# Opens a WebSocket at $1, says the text $2, of at most 125 bytes, and expects to hear $3.
+expect_message() {
+    local heard="" byte length
+    length=$(printf %02x $((128 + ${#2})))
+    exec 5<>"/dev/tcp/127.0.0.1/$port"
+    printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nUpgrade: websocket\r\n' "$1" "$port" >&5
+    printf 'Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n' >&5
+    printf 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n' >&5
+    # A mask of zeros changes nothing.
+    printf "\\x81\\x$length\\0\\0\\0\\0%s" "$2" >&5
+    while [[ $heard != *"$3"* ]]; do
+        LC_ALL=C IFS= read -r -t 20 -n 1 -d '' byte <&5 || die "$1: heard '$heard', not '$3'"
+        heard+=$byte
+    done
+    exec 5>&-
 }
 
 # Real clients of the example serve_redis: its replies, and its log: locked, torn, damaged.
