@@ -15,6 +15,9 @@ use crate::message::publication::Publication;
 pub(crate) enum TopicCall {
     Subscribe(Id, Arc<str>),
     Unsubscribe(Id, Arc<str>),
+    /// What is here of its input is taken.
+    #[cfg(feature = "websocket")]
+    Continue(Id),
     /// A publication of this loop, by its index.
     Publish(usize, Publication),
 }

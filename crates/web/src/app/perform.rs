@@ -212,6 +212,10 @@ impl<S: 'static> Program for Perform<S> {
 
     #[inline]
     fn next_topic_call(&mut self) -> Option<TopicCall> {
+        #[cfg(feature = "websocket")]
+        if self.topic_calls.is_empty() && self.sockets.intake.is_none() {
+            return self.sockets.next_waiting().map(TopicCall::Continue);
+        }
         self.topic_calls.pop_front()
     }
 

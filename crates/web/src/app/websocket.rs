@@ -155,6 +155,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
             let socket = &mut Socket::new(session, carrier);
             match news {
                 PeerNews::Message(message) => peer.message(state, socket, message),
+                PeerNews::Part(part) => peer.part(state, socket, part),
                 PeerNews::Pong(data) => peer.pong(state, socket, data),
             }
         };

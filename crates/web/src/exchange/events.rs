@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "websocket")]
+use windlass::Buf;
 use windlass_http1::BodyEncoder;
 use windlass_serve::{Engine, Id, Refusal};
 
@@ -100,6 +102,12 @@ impl<K: 'static> Machine<K> {
             TopicCall::Unsubscribe(id, topic) => {
                 if self.topics.hear_no_more(&topic, id) {
                     self.remote.count_hearers(-1);
+                }
+            }
+            #[cfg(feature = "websocket")]
+            TopicCall::Continue(id) => {
+                if let Some(raw) = engine.state(id).and_then(Slot::raw) {
+                    program.raw(engine, id, raw, News::Data(Buf::default()));
                 }
             }
             TopicCall::Publish(own, publication) => {

@@ -4,10 +4,13 @@
 //! A loop has the deflaters and inflaters, and a connection only what its messages can refer to:
 //! nothing without context takeover, and otherwise the last bytes of each direction.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use windlass_serve::Id;
 use windlass_websocket::deflate::{
-    Context, DeflaterSettings, Deflaters, History, InflateCaps, InflaterSettings, Inflaters, Window,
+    Context, DeflaterSettings, Deflaters, History, InflateCaps, InflaterSettings, Inflaters,
+    StreamingInflater, Window,
 };
 use windlass_websocket::handshake::Deflate;
 use windlass_websocket::{Error, FrameHead, Kind, Role, Rule, mask};
@@ -20,6 +23,8 @@ pub(super) struct LoopCompression {
     deflaters: Vec<(DeflaterSettings, Deflaters)>,
     inflaters: Inflaters,
     plain: Vec<u8>,
+    /// Connections that wait for an inflater.
+    waiting: VecDeque<Id>,
 }
 
 impl Default for LoopCompression {
@@ -28,11 +33,28 @@ impl Default for LoopCompression {
             deflaters: Vec::new(),
             inflaters: Inflaters::new(InflaterSettings::default()),
             plain: Vec::new(),
+            waiting: VecDeque::new(),
         }
     }
 }
 
 impl LoopCompression {
+    /// A connection waits for an inflater.
+    pub(super) fn wait_for_inflater(&mut self, id: Id) {
+        if !self.waiting.contains(&id) {
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// A connection that has waited, if there is an inflater for it.
+    #[inline]
+    pub(super) fn next_waiting(&mut self) -> Option<Id> {
+        match self.waiting.is_empty() || !self.inflaters.has_room() {
+            true => None,
+            false => self.waiting.pop_front(),
+        }
+    }
+
     fn deflaters(&mut self, level: u8) -> &mut Deflaters {
         let settings = DeflaterSettings { level, ..DeflaterSettings::default() };
         let found = self.deflaters.iter().position(|(of, _)| *of == settings);
@@ -129,6 +151,25 @@ impl SocketCompression {
             true => Ok(std::mem::take(&mut shared.plain)),
             false => Ok(shared.plain.clone()),
         }
+    }
+
+    /// An inflater for a message in parts, if the loop has one left.
+    pub(super) fn take_inflater(
+        &mut self,
+        shared: &mut LoopCompression,
+        most: u64,
+    ) -> Option<StreamingInflater> {
+        let caps = InflateCaps { bytes: most, ..InflateCaps::default() };
+        let context = SocketCompression::context(self.received.as_mut(), Window::MAX);
+        shared.inflaters.take(context, caps)
+    }
+
+    pub(super) fn put_inflater_back(
+        &mut self,
+        shared: &mut LoopCompression,
+        inflater: StreamingInflater,
+    ) {
+        shared.inflaters.put_back(inflater, self.received.as_mut());
     }
 
     /// Whether messages that are sent refer to those before.

@@ -56,7 +56,7 @@ impl Incoming {
         Message::new(kind, Payload::framed(frame, head.size(), kind))
     }
 
-    fn take_part(&mut self, count: usize, range: Range<usize>) -> Buf {
+    pub(super) fn take_part(&mut self, count: usize, range: Range<usize>) -> Buf {
         match self {
             Incoming::Read(lease) => Buf::from(lease.split_to(count)).slice(range),
             Incoming::Copied(bytes, 0) if bytes.len() == count => {

@@ -1,5 +1,6 @@
 //! What the connections of a loop share.
 
+use windlass_serve::Id;
 use windlass_websocket::{Decoder, Role};
 
 #[cfg(feature = "deflate")]
@@ -29,6 +30,16 @@ impl LoopSockets {
         let decoder = Decoder::new(role);
         unfinished.decoder = if deflates { decoder.deflate() } else { decoder };
         unfinished
+    }
+
+    /// A connection that goes on: what it has waited for is there.
+    #[inline]
+    pub(crate) fn next_waiting(&mut self) -> Option<Id> {
+        #[cfg(feature = "deflate")]
+        let waiting = self.compression.next_waiting();
+        #[cfg(not(feature = "deflate"))]
+        let waiting = None;
+        waiting
     }
 
     /// Takes one whose connection is done with it, also in the middle of a message.

@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use super::message::Message;
+use super::parts::MessagePart;
 use super::session::SocketEnd;
 use super::socket::Socket;
 use windlass_websocket::CloseCode;
@@ -19,6 +20,10 @@ pub trait Peer<S>: 'static {
 
     /// A message has come.
     fn message(&mut self, state: &mut S, c: &mut Socket<'_>, message: Message);
+
+    /// A part of a message has come: in the place of `message`, if the settings say
+    /// [`in_parts`](super::WebSocketSettings::in_parts).
+    fn part(&mut self, state: &mut S, c: &mut Socket<'_>, part: MessagePart) {}
 
     /// A pong has come: the answer to a [ping](Socket::ping), or one unasked.
     fn pong(&mut self, state: &mut S, c: &mut Socket<'_>, data: &[u8]) {}

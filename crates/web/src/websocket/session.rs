@@ -19,6 +19,7 @@ use super::carrier::Carrier;
 use super::compression::SocketCompression;
 use super::incoming::Incoming;
 use super::message::{Message, Payload};
+use super::parts::MessagePart;
 use super::sender::SocketSender;
 use super::settings::SocketSettings;
 use super::unfinished::{Intake, UnfinishedInput};
@@ -74,7 +75,7 @@ pub(crate) struct Session {
     flags: u16,
     /// What it has for compressed messages, if both sides have agreed to them.
     #[cfg(feature = "deflate")]
-    compression: Option<Box<SocketCompression>>,
+    pub(super) compression: Option<Box<SocketCompression>>,
 }
 
 /// The program does not want messages now.
@@ -97,10 +98,13 @@ const HOLDS: u16 = 128;
 const SILENT: u16 = 256;
 /// The peer took too long for a message, or for its close frame.
 const SLOW: u16 = 512;
+/// It waits for an inflater.
+const WAITS: u16 = 1024;
 
 /// What has come.
 pub(crate) enum PeerNews<'a> {
     Message(Message),
+    Part(MessagePart),
     Pong(&'a [u8]),
 }
 
@@ -178,6 +182,12 @@ impl Session {
         if self.flags & OVER != 0 {
             return None;
         }
+        if self.flags & WAITS != 0 {
+            self.flags &= !WAITS;
+            if self.flags & PAUSED == 0 {
+                carrier.resume();
+            }
+        }
         let role = self.role;
         #[cfg(feature = "deflate")]
         let deflates = self.compression.is_some();
@@ -198,7 +208,7 @@ impl Session {
         intake: &mut Intake,
         hear: &mut Hear<'_>,
     ) -> bool {
-        if self.flags & (PAUSED | OVER) != 0 {
+        if !self.takes_messages() {
             return false;
         }
         self.step(carrier, intake, hear).unwrap_or_else(|error| {
@@ -210,7 +220,10 @@ impl Session {
     /// Keeps what is not taken.
     pub(crate) fn finish(&mut self, carrier: &mut dyn Carrier, intake: Intake) {
         let Intake { mut unfinished, input, has_message } = intake;
-        if self.flags & PAUSED != 0 {
+        if self.flags & (PAUSED | WAITS) != 0 {
+            if unfinished.is_pending() {
+                self.flags |= HOLDS;
+            }
             let rest = input.into_rest();
             if !rest.is_empty()
                 && let Err(rest) = carrier.unread(rest)
@@ -220,9 +233,21 @@ impl Session {
             }
         }
         self.put_back(carrier, unfinished, has_message);
-        if self.flags & (ENDED | PAUSED) == ENDED {
+        if self.flags & (ENDED | PAUSED | WAITS) == ENDED {
             self.end(carrier);
         }
+    }
+
+    #[inline]
+    pub(super) fn takes_messages(&self) -> bool {
+        self.flags & (PAUSED | OVER | WAITS) == 0
+    }
+
+    /// Is not read, until the loop has an inflater for it.
+    #[cfg(feature = "deflate")]
+    pub(super) fn wait(&mut self, carrier: &mut dyn Carrier) {
+        self.flags |= WAITS;
+        carrier.pause();
     }
 
     fn step(
@@ -232,9 +257,21 @@ impl Session {
         hear: &mut Hear<'_>,
     ) -> Result<bool, Error> {
         let Intake { unfinished, input, has_message } = intake;
+        #[cfg(feature = "deflate")]
+        if unfinished.is_pending() && !self.inflate_parts(carrier, unfinished, hear)? {
+            return Ok(false);
+        }
         let step = unfinished.decoder.decode(&self.settings.limits, input.bytes())?;
         let consumed = step.consumed;
         match step.event {
+            Event::Data { kind, payload, is_first, is_last, is_compressed }
+                if self.settings.in_parts =>
+            {
+                *has_message |= is_last;
+                let data = input.take_part(consumed, payload);
+                let part = MessagePart { kind, data, is_first, is_last };
+                return self.tell_part(carrier, unfinished, (part, is_compressed), hear);
+            }
             Event::Data { kind, payload, is_first: true, is_last: true, is_compressed } => {
                 *has_message = true;
                 let message = match is_compressed {
@@ -546,20 +583,22 @@ impl Session {
     pub(super) fn resume(&mut self, carrier: &mut dyn Carrier) {
         if self.flags & PAUSED != 0 {
             self.flags &= !PAUSED;
-            carrier.resume();
+            if self.flags & WAITS == 0 {
+                carrier.resume();
+            }
         }
     }
 
     /// Whether input is kept here that the program wants now: it [begins](Session::begin) with
     /// no bytes more.
     pub(crate) fn goes_on(&self) -> bool {
-        self.flags & (HOLDS | PAUSED) == HOLDS
+        self.flags & (HOLDS | PAUSED | WAITS) == HOLDS
     }
 
     /// The peer has ended its side.
     pub(crate) fn eof(&mut self, carrier: &mut dyn Carrier) {
         self.flags |= ENDED;
-        if self.flags & PAUSED != 0 {
+        if self.flags & (PAUSED | WAITS) != 0 {
             self.flags |= HOLDS; // the end is behind what is paused
             return;
         }

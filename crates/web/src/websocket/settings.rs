@@ -35,6 +35,7 @@ pub(crate) struct SocketSettings {
     pub(super) ping_every: Duration,
     pub(super) close_time: Duration,
     pub(super) is_lossy: bool,
+    pub(super) in_parts: bool,
     #[cfg(feature = "deflate")]
     pub(crate) deflate: Option<Deflate>,
     #[cfg(feature = "deflate")]
@@ -68,6 +69,7 @@ impl WebSocketSettings {
             ping_every: Duration::from_secs(60),
             close_time: Duration::from_secs(10),
             is_lossy: false,
+            in_parts: false,
             #[cfg(feature = "deflate")]
             deflate: None,
             #[cfg(feature = "deflate")]
@@ -148,6 +150,16 @@ impl WebSocketSettings {
     /// Sets how long the peer may take to answer a close frame. Default 10 s.
     pub fn close_time(self, span: Duration) -> WebSocketSettings {
         self.set(|settings| settings.close_time = span)
+    }
+
+    /// Messages are told [in parts](super::Peer::part), as they come, so that one of any length
+    /// takes no memory. What a program does not take in time, it [pauses](super::Socket::pause).
+    ///
+    /// A compressed message takes one of the few inflaters of its loop from its beginning to its
+    /// end. A connection that finds none is not read, so the
+    /// [time of a message](WebSocketSettings::message_time) should be short.
+    pub fn in_parts(self) -> WebSocketSettings {
+        self.set(|settings| settings.in_parts = true)
     }
 
     /// A peer that does not keep up loses messages of its topics, which

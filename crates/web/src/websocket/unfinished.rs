@@ -3,6 +3,8 @@
 use windlass_websocket::{Decoder, Role};
 
 use super::incoming::Incoming;
+#[cfg(feature = "deflate")]
+use super::parts::InflatingParts;
 
 /// A frame or a message that has begun.
 pub(crate) struct UnfinishedInput {
@@ -11,17 +13,30 @@ pub(crate) struct UnfinishedInput {
     pub(super) kept: Vec<u8>,
     /// The message so far.
     pub(super) message: Vec<u8>,
+    /// A compressed message that is told in parts.
+    #[cfg(feature = "deflate")]
+    pub(super) inflating: Option<Box<InflatingParts>>,
 }
 
 impl Default for UnfinishedInput {
     fn default() -> UnfinishedInput {
         let decoder = Decoder::new(Role::Server);
-        UnfinishedInput { decoder, kept: Vec::new(), message: Vec::new() }
+        UnfinishedInput {
+            decoder,
+            kept: Vec::new(),
+            message: Vec::new(),
+            #[cfg(feature = "deflate")]
+            inflating: None,
+        }
     }
 }
 
 impl UnfinishedInput {
     pub(super) fn is_nothing(&self) -> bool {
+        #[cfg(feature = "deflate")]
+        if self.inflating.is_some() {
+            return false;
+        }
         self.decoder.is_idle() && self.kept.is_empty()
     }
 
@@ -29,11 +44,27 @@ impl UnfinishedInput {
     pub(super) fn forget(&mut self) {
         self.kept.clear();
         self.message.clear();
+        #[cfg(feature = "deflate")]
+        {
+            self.inflating = None;
+        }
+    }
+
+    /// Whether there is more of a message to tell without further input.
+    pub(super) fn is_pending(&self) -> bool {
+        #[cfg(feature = "deflate")]
+        let is_pending = self.inflating.as_ref().is_some_and(|inflating| inflating.is_pending());
+        #[cfg(not(feature = "deflate"))]
+        let is_pending = false;
+        is_pending
     }
 
     /// The memory that it takes.
     pub(super) fn held(&self) -> usize {
-        size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity()
+        let held = size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity();
+        #[cfg(feature = "deflate")]
+        let held = held + self.inflating.as_ref().map_or(0, |inflating| inflating.held());
+        held
     }
 }
 

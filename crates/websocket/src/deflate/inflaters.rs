@@ -78,6 +78,11 @@ impl Inflaters {
         Some(StreamingInflater::new(state, lease))
     }
 
+    /// Whether [`take`](Inflaters::take) has one.
+    pub fn has_room(&self) -> bool {
+        self.leases.spare() > 0
+    }
+
     /// Takes an inflater back. The text of a message that has ended joins the history that it began
     /// with.
     ///
