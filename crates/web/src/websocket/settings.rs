@@ -73,7 +73,7 @@ impl WebSocketSettings {
             #[cfg(feature = "deflate")]
             deflate: None,
             #[cfg(feature = "deflate")]
-            level: 6,
+            level: 1,
             #[cfg(feature = "deflate")]
             compress_from: 64,
         }))
@@ -129,7 +129,7 @@ impl WebSocketSettings {
     }
 
     /// Sets how well messages are compressed, from 1, the fastest, to 9, the smallest, and from how
-    /// many bytes on. Default 6, and 64 bytes.
+    /// many bytes on. Default 1, and 64 bytes.
     #[cfg(feature = "deflate")]
     pub fn compress(self, level: u8, from: usize) -> WebSocketSettings {
         self.set(|settings| (settings.level, settings.compress_from) = (level, from))

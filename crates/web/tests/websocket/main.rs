@@ -10,4 +10,5 @@ mod common;
 mod flow;
 mod handshakes;
 mod messages;
+mod parts;
 mod program;
