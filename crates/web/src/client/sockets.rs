@@ -71,7 +71,11 @@ impl Client {
         settings: &WebSocketSettings,
     ) -> FetchId {
         let mut fetch = to.into();
-        let opening = ClientHandshake::new(&mut fetch, settings, &mut self.below.sockets.keys);
+        let opening = ClientHandshake::new(
+            &mut fetch,
+            &settings.clone().whole(),
+            &mut self.below.sockets.keys,
+        );
         let call = self.hub.begin_own(&mut *self.below, Box::new(fetch), Requester::OwnSwitch);
         self.sockets.handshakes.insert(call, opening);
         FetchId(call)
@@ -145,6 +149,7 @@ impl Client {
         while session.advance(carrier, &mut intake, &mut |_, _, news| {
             event = Some(match news {
                 PeerNews::Message(message) => FetchEvent::Message { socket, message },
+                PeerNews::Part(_) => return, // its settings are for whole messages
                 PeerNews::Pong(data) => FetchEvent::Pong { socket, data: data.to_vec() },
             });
         }) {

@@ -83,6 +83,14 @@ impl WebSocketSettings {
         &self.0
     }
 
+    /// Messages are told whole.
+    pub(crate) fn whole(self) -> WebSocketSettings {
+        match self.0.in_parts {
+            true => self.set(|settings| settings.in_parts = false),
+            false => self,
+        }
+    }
+
     fn set(mut self, set: impl FnOnce(&mut SocketSettings)) -> WebSocketSettings {
         set(Arc::make_mut(&mut self.0));
         self
@@ -158,6 +166,9 @@ impl WebSocketSettings {
     /// A compressed message takes one of the few inflaters of its loop from its beginning to its
     /// end. A connection that finds none is not read, so the
     /// [time of a message](WebSocketSettings::message_time) should be short.
+    ///
+    /// This is for a [`Peer`](super::Peer). A [`Client`](crate::Client) and an
+    /// [`Engine`](crate::Engine) tell whole messages.
     pub fn in_parts(self) -> WebSocketSettings {
         self.set(|settings| settings.in_parts = true)
     }
