@@ -414,6 +414,8 @@ pub(crate) struct Perform<S> {
     spans: Spans,
     /// What has taken over connections.
     raws: Raws<Box<dyn Protocol<S>>>,
+    /// Those that have panicked, until they have ended.
+    panicked: Vec<u32>,
     topic_calls: VecDeque<TopicCall>,
     #[cfg(feature = "websocket")]
     sockets: LoopSockets,
@@ -449,6 +451,7 @@ impl<S> Perform<S> {
             spans,
             raws,
             topic_calls: VecDeque::new(),
+            panicked: Vec::new(),
             #[cfg(feature = "websocket")]
             sockets: LoopSockets::default(),
             #[cfg(feature = "websocket")]

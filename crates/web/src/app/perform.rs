@@ -207,7 +207,12 @@ impl<S: 'static> Program for Perform<S> {
     }
 
     fn raw(&mut self, engine: &mut Engine<Slot<Kept<S>>>, id: Id, raw: u32, news: News) -> bool {
-        self.tell(engine, id, raw, news)
+        match news {
+            News::Published(_) | News::Stopping | News::Told(_) => {
+                self.tell_one_of_many(engine, id, raw, news)
+            }
+            _ => self.tell(engine, id, raw, news),
+        }
     }
 
     #[inline]

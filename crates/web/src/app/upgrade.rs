@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -357,10 +358,33 @@ impl<S: 'static> Perform<S> {
         !c.ends
     }
 
-    pub(super) fn end_of_raw(&mut self, raw: u32, over: Over) {
-        let Some(raw) = self.raws.remove(raw) else { return };
+    /// The same, in a callback that is not the connection's own: a panic ends this connection, and
+    /// not what the callback has to do with others.
+    pub(super) fn tell_one_of_many(
+        &mut self,
+        engine: &mut Engine<Slot<Kept<S>>>,
+        id: Id,
+        raw: u32,
+        news: News,
+    ) -> bool {
+        let told = catch_unwind(AssertUnwindSafe(|| self.tell(engine, id, raw, news)));
+        told.unwrap_or_else(|_| {
+            self.panics += 1;
+            self.panicked.push(raw);
+            engine.abort(id);
+            false
+        })
+    }
+
+    pub(super) fn end_of_raw(&mut self, number: u32, over: Over) {
+        let Some(raw) = self.raws.remove(number) else { return };
+        let panicked = self.panicked.iter().position(|one| *one == number);
+        if let Some(at) = panicked {
+            self.panicked.swap_remove(at);
+        }
         match over {
             Over::Refused => {}
+            Over::Closed(_) if panicked.is_some() => raw.closed(&mut self.state, Cause::Panicked),
             Over::Closed(cause) => raw.closed(&mut self.state, cause),
             Over::Detached(handle, undelivered, eof) => {
                 raw.detached(&mut self.state, Released { handle, undelivered, eof });

@@ -7,8 +7,10 @@ mod bench;
 mod client;
 #[path = "../../../serve/tests/common/mod.rs"]
 mod common;
+mod ends;
 mod flow;
 mod handshakes;
 mod messages;
 mod parts;
 mod program;
+mod topics;
