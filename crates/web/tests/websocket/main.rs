@@ -13,4 +13,5 @@ mod handshakes;
 mod messages;
 mod parts;
 mod program;
+mod threads;
 mod topics;

@@ -1,0 +1,150 @@
+//! What other threads send, say, and close.
+
+use std::any::Any;
+use std::thread;
+
+use windlass_serve::{Limits as ServeLimits, Refusal};
+use windlass_web::websocket::{CloseCode, Message, Peer, Socket, SocketEnd, SocketSender};
+use windlass_web::{App, Status};
+
+use crate::bench::serve;
+use crate::client::{BINARY, Got, Ws, close, closed, frame, said, text};
+use crate::common::Harness;
+
+crate::every_kernel! {
+    messages_of_a_thread_come_in_their_order
+    a_thread_closes_a_connection
+    nothing_is_sent_behind_a_close
+    a_thread_tells_values
+    a_client_that_does_not_read_has_a_cap
+}
+
+#[derive(Default)]
+struct Log {
+    senders: Vec<SocketSender>,
+    told: Vec<u32>,
+    ends: Vec<SocketEnd>,
+}
+
+struct Echo;
+
+impl Peer<Log> for Echo {
+    fn open(&mut self, log: &mut Log, c: &mut Socket<'_>) {
+        log.senders.push(c.sender());
+    }
+
+    fn message(&mut self, _: &mut Log, c: &mut Socket<'_>, message: Message) {
+        match message.as_text() {
+            Some("close") => c.close(CloseCode::NORMAL, ""),
+            _ => _ = c.send(message),
+        }
+    }
+
+    fn told(&mut self, log: &mut Log, c: &mut Socket<'_>, value: Box<dyn Any + Send>) {
+        let value = *value.downcast::<u32>().expect("a number");
+        log.told.push(value);
+        c.send(format!("told {value}"));
+    }
+
+    fn closed(&mut self, log: &mut Log, end: &SocketEnd) {
+        log.ends.push(end.clone());
+    }
+}
+
+fn app() -> App<Log> {
+    App::with(|_| Log::default()).websocket("/ws", |_, _| Ok::<_, Status>(Echo))
+}
+
+fn messages_of_a_thread_come_in_their_order<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    let mut ws = Ws::open(&mut web, "/ws");
+    let sender = web.server.state().senders[0].clone();
+    let large = vec![7; 70_000];
+    let sent = large.clone();
+    let thread = thread::spawn(move || {
+        for number in 0..100 {
+            sender.send(number.to_string()).expect("there is room");
+        }
+        sender.send(sent).expect("there is room");
+    });
+    thread.join().expect("it sends");
+    ws.say(&mut web, text("echo"));
+    let mut heard: Vec<Got> = (0..102).map(|_| ws.next(&mut web)).collect();
+    // The loop's own message is anywhere between those of the thread.
+    let at = heard.iter().position(|got| *got == said("echo")).expect("the echo");
+    heard.remove(at);
+    assert!(heard[..100].iter().enumerate().all(|(at, got)| *got == said(&at.to_string())));
+    assert!(heard[100] == Got::Binary(large));
+}
+
+fn a_thread_closes_a_connection<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    let mut ws = Ws::open(&mut web, "/ws");
+    let sender = web.server.state().senders[0].clone();
+    let thread = thread::spawn(move || {
+        sender.send("last").expect("there is room");
+        assert!(sender.close(CloseCode::RESTART, "again"));
+        sender
+    });
+    let sender = thread.join().expect("it closes");
+    assert_eq!(ws.next(&mut web), said("last"));
+    assert_eq!(ws.next(&mut web), Got::Close(Some(1012), "again".to_owned()));
+    assert!(matches!(sender.send("late"), Err(refused) if refused.reason == Refusal::Stale));
+    ws.say(&mut web, close(1012, ""));
+    assert!(ws.rest(&mut web).is_empty());
+    web.until("it has ended", |web| !web.server.state().ends.is_empty());
+    let end = &web.server.state().ends[0];
+    assert!(end.is_clean && end.code.map(CloseCode::number) == Some(1012) && end.reason == "again");
+    assert!(!sender.close(CloseCode::NORMAL, ""), "it has ended");
+}
+
+fn nothing_is_sent_behind_a_close<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    let mut ws = Ws::open(&mut web, "/ws");
+    let sender = web.server.state().senders[0].clone();
+    ws.say(&mut web, text("close"));
+    assert_eq!(ws.next(&mut web), closed(1000));
+    let refused = sender.send("late").expect_err("it closes");
+    assert_eq!((refused.reason, refused.value.as_text()), (Refusal::Stale, Some("late")));
+    ws.say(&mut web, close(1000, ""));
+    assert!(ws.rest(&mut web).is_empty());
+}
+
+fn a_thread_tells_values<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    let mut ws = Ws::open(&mut web, "/ws");
+    let (remote, id) = (web.server.remote(), web.server.state().senders[0].id());
+    let other = remote.clone();
+    thread::spawn(move || (0..10).for_each(|value: u32| assert!(other.tell(id, value))))
+        .join()
+        .expect("it tells");
+    for value in 0..10 {
+        assert_eq!(ws.next(&mut web), said(&format!("told {value}")));
+    }
+    assert_eq!(web.server.state().told, (0..10).collect::<Vec<u32>>());
+    ws.say(&mut web, close(1000, ""));
+    assert_eq!(ws.rest(&mut web), [closed(1000)]);
+    web.until("it has ended", |web| !web.server.state().ends.is_empty());
+    assert!(!remote.tell(id, 11u32), "nobody hears it");
+}
+
+fn a_client_that_does_not_read_has_a_cap<T: Harness>() {
+    let mut web = serve::<T, _>(app().serve_limits(ServeLimits::new().cap(100_000)));
+    let mut ws = Ws::open(&mut web, "/ws");
+    let sender = web.server.state().senders[0].clone();
+    // The loop does not turn meanwhile: all of it waits.
+    let thread = thread::spawn(move || {
+        let sent = (0..20).take_while(|_| sender.send(vec![1; 10_000]).is_ok()).count();
+        let refused = sender.send(vec![2; 10_000]).expect_err("there is no room");
+        assert_eq!(refused.reason, Refusal::Cap);
+        assert!(refused.value.as_bytes() == [2; 10_000], "it comes back");
+        sent
+    });
+    let sent = thread.join().expect("it sends");
+    assert!((5..10).contains(&sent), "{sent}");
+    for _ in 0..sent {
+        assert!(ws.next(&mut web) == Got::Binary(vec![1; 10_000]));
+    }
+    ws.say(&mut web, frame(BINARY, b"still there"));
+    assert_eq!(ws.next(&mut web), Got::Binary(b"still there".to_vec()));
+}
