@@ -64,7 +64,7 @@ const AGAIN: u64 = u64::MAX - 0xc11e;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
-    pub(super) below: Carried,
+    pub(super) below: LinkEngine,
     pub(super) hub: Hub,
     events: VecDeque<FetchEvent>,
     remote: Remote,
@@ -74,9 +74,9 @@ pub struct Client {
 }
 
 #[cfg(feature = "websocket")]
-type Carried = crate::websocket::OwnCarrier<LinkPlace>;
+type LinkEngine = crate::websocket::OwnCarrier<LinkPlace>;
 #[cfg(not(feature = "websocket"))]
-type Carried = Engine<LinkPlace>;
+type LinkEngine = Engine<LinkPlace>;
 
 /// The id of a request to another server. It goes stale when the request is over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -214,7 +214,7 @@ impl Client {
         let below = Engine::new(config);
         Client {
             #[cfg(feature = "websocket")]
-            below: Carried::new(below, remote.clone()),
+            below: LinkEngine::new(below, remote.clone()),
             #[cfg(not(feature = "websocket"))]
             below,
             #[cfg(feature = "websocket")]

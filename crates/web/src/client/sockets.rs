@@ -5,7 +5,7 @@
 //! event before. So a program can answer a message that the peer's close has followed, and a pause
 //! holds back all that comes behind the event.
 
-use windlass::Message;
+use windlass::{Buf, Message};
 use windlass_serve::{Event as Below, Id};
 
 use super::call::{CallId, Requester};
@@ -189,6 +189,7 @@ impl Client {
             Below::Data { id, .. }
             | Below::Eof { id }
             | Below::Drained { id }
+            | Below::Wake { id }
             | Below::LimitReached { id, .. }
             | Below::Closed { id, .. } => *id,
             _ => return Err(event),
@@ -210,6 +211,11 @@ impl Client {
         match event {
             Below::Data { data, .. } => {
                 let intake = session.begin(carrier, data);
+                self.sockets.hearing = intake.map(|intake| (socket, intake, false));
+                return Ok(self.next_heard());
+            }
+            Below::Wake { .. } if session.goes_on() => {
+                let intake = session.begin(carrier, Buf::default());
                 self.sockets.hearing = intake.map(|intake| (socket, intake, false));
                 return Ok(self.next_heard());
             }

@@ -92,7 +92,7 @@ pub enum Event<S> {
         /// The connection.
         id: Id,
     },
-    /// The output of a raw connection was full, and has room again.
+    /// The output of a raw connection or a WebSocket was full, and has room again.
     Drained {
         /// The connection.
         id: Id,
@@ -139,6 +139,50 @@ pub enum Event<S> {
         /// The program's state.
         state: S,
     },
+    /// The WebSocket of [`Engine::open_websocket`](crate::Engine::open_websocket) is open.
+    #[cfg(feature = "websocket")]
+    SocketOpened {
+        /// The connection.
+        id: Id,
+        /// What `open_websocket` has returned; it is stale.
+        call: FetchId,
+    },
+    /// `open_websocket` has no connection.
+    #[cfg(feature = "websocket")]
+    SocketFailed {
+        /// What it has returned; it is stale.
+        call: FetchId,
+        /// Why.
+        error: FetchError,
+        /// The program's state.
+        state: S,
+    },
+    /// A message has come on a WebSocket.
+    #[cfg(feature = "websocket")]
+    SocketMessage {
+        /// The connection.
+        id: Id,
+        /// The message.
+        message: crate::websocket::Message,
+    },
+    /// A pong has come on a WebSocket.
+    #[cfg(feature = "websocket")]
+    SocketPong {
+        /// The connection.
+        id: Id,
+        /// Its bytes: at most 125.
+        data: Vec<u8>,
+    },
+    /// A WebSocket has ended.
+    #[cfg(feature = "websocket")]
+    SocketClosed {
+        /// The connection. The id is stale.
+        id: Id,
+        /// How.
+        end: crate::websocket::SocketEnd,
+        /// The program's state.
+        state: S,
+    },
     /// The time of [`Engine::tick_after`](crate::Engine::tick_after) has passed.
     Tick,
     /// An accept has failed. The listener accepts again after 100 ms.
@@ -167,7 +211,8 @@ pub enum Refusal {
     /// The client does not offer to go over to this protocol; no `CONNECT` asks for this tunnel.
     NotOffered,
     /// The name of the protocol, or a field of the head, has bytes that it may not have. The
-    /// client gets a 500. While the engine shuts down: it has got a 503.
+    /// client gets a 500. While the engine shuts down: it has got a 503. For a WebSocket: the
+    /// request is none, or its origin may not connect; the client has got a 400, 403, 405 or 426.
     Invalid,
     /// The connection has HTTP, or has another protocol: this is for the other kind.
     Kind,

@@ -39,9 +39,12 @@ impl<S: Default + 'static> Engine<S> {
         FetchId(self.machine.begin_own(&mut self.below, fetch))
     }
 
-    /// Ends a request of [`fetch`](Engine::fetch) before its response is whole. It has no event.
+    /// Ends a request of [`fetch`](Engine::fetch) before its response is whole, or a handshake of
+    /// `open_websocket`. It has no event.
     /// False for a stale id.
     pub fn cancel_fetch(&mut self, id: FetchId) -> bool {
+        #[cfg(feature = "websocket")]
+        self.queue.forget_handshake(id.0);
         self.machine.cancel_own(&mut self.below, id.0)
     }
 

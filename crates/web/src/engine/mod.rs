@@ -6,6 +6,7 @@
 //! request.rs      a request that the program keeps
 //! queue.rs        requests into events
 //! fetch.rs        requests to other servers
+//! sockets.rs      WebSockets
 //! transitions.rs  connections that go over to HTTP, to another protocol, or to other code
 //! ```
 //!
@@ -20,6 +21,8 @@ mod events;
 mod fetch;
 mod queue;
 mod request;
+#[cfg(feature = "websocket")]
+mod sockets;
 mod transitions;
 
 use std::fmt;
@@ -96,7 +99,7 @@ use queue::{Queue, Remains};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Engine<S = ()> {
-    below: windlass_serve::Engine<Slot<()>>,
+    below: SlotEngine,
     machine: Machine<()>,
     queue: Queue<S>,
     /// The listeners whose connections are raw.
@@ -105,7 +108,15 @@ pub struct Engine<S = ()> {
     beginning: Vec<(Id, Buf)>,
     /// Whether other threads reach it: those that answer a request.
     is_reached: bool,
+    /// The input of a WebSocket that is being taken.
+    #[cfg(feature = "websocket")]
+    hearing: Option<(Id, crate::websocket::Intake)>,
 }
+
+#[cfg(feature = "websocket")]
+type SlotEngine = crate::websocket::OwnCarrier<Slot<()>>;
+#[cfg(not(feature = "websocket"))]
+type SlotEngine = windlass_serve::Engine<Slot<()>>;
 
 /// The token of what makes the next wait return.
 const AGAIN: u64 = u64::MAX - 0x5eb;
@@ -117,13 +128,19 @@ impl<S: Default + 'static> Engine<S> {
     pub fn new(config: Config, limits: Limits) -> Engine<S> {
         let of_connections = config.limits.idle(limits.keep_alive);
         let config = config.close_on_eof(false).limit_events(true).limits(of_connections);
+        let (below, remote) = (windlass_serve::Engine::new(config), Default::default());
         Engine {
-            below: windlass_serve::Engine::new(config),
-            machine: Machine::new(limits, crate::remote::Remote::default(), Default::default()),
+            #[cfg(feature = "websocket")]
+            below: SlotEngine::new(below, crate::remote::Remote::clone(&remote)),
+            #[cfg(not(feature = "websocket"))]
+            below,
+            machine: Machine::new(limits, remote, Default::default()),
             queue: Queue::new(),
             raw_listeners: Vec::new(),
             beginning: Vec::new(),
             is_reached: false,
+            #[cfg(feature = "websocket")]
+            hearing: None,
         }
     }
 
@@ -149,7 +166,7 @@ impl<S: Default + 'static> Engine<S> {
     /// it until it returns `None`, then [`flush`](Engine::flush).
     pub fn next_event<D: Driver>(&mut self, watcher: &mut Watcher<D>) -> Option<Event<S>> {
         loop {
-            if let Some(event) = self.queue.events.pop_front() {
+            if let Some(event) = self.next_own() {
                 return Some(event);
             }
             let event = self.below.next_event(watcher)?;
@@ -169,7 +186,7 @@ impl<S: Default + 'static> Engine<S> {
         batch: &mut Visit<'_>,
     ) -> Option<Event<S>> {
         loop {
-            if let Some(event) = self.queue.events.pop_front() {
+            if let Some(event) = self.next_own() {
                 return Some(event);
             }
             let event = self.below.next_event_in(watcher, batch)?;
@@ -184,11 +201,30 @@ impl<S: Default + 'static> Engine<S> {
     pub fn flush<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.reach(watcher);
         self.machine.take_own_steps(&mut self.queue, &mut self.below);
+        #[cfg(feature = "websocket")]
+        self.make_socket_calls();
         self.below.flush(watcher);
-        if !self.queue.events.is_empty() {
+        if self.has_own() {
             // A refusal means that completions wait already.
             let _ = watcher.submit(Op::nop().token(AGAIN));
         }
+    }
+
+    /// The next event that needs nothing from below.
+    fn next_own(&mut self) -> Option<Event<S>> {
+        let event = self.queue.events.pop_front();
+        #[cfg(feature = "websocket")]
+        let event = event.or_else(|| self.next_heard());
+        event
+    }
+
+    /// Whether there may be one.
+    fn has_own(&self) -> bool {
+        #[cfg(feature = "websocket")]
+        if self.hearing.is_some() || self.queue.has_socket_news() {
+            return true;
+        }
+        !self.queue.events.is_empty()
     }
 
     /// Other threads reach it from now on: those that answer a request, or publish.
@@ -209,6 +245,12 @@ impl<S: Default + 'static> Engine<S> {
             Err(message) => message,
         };
         let message = match message.downcast::<ToldValue>() {
+            #[cfg(feature = "websocket")]
+            Ok(ToldValue(id, value)) => {
+                self.machine.tell_raw(&mut self.queue, &mut self.below, id, value);
+                return None;
+            }
+            #[cfg(not(feature = "websocket"))]
             Ok(_) => return None, // its connections have no callbacks
             Err(message) => message,
         };
@@ -220,6 +262,11 @@ impl<S: Default + 'static> Engine<S> {
     fn take(&mut self, event: windlass_serve::Event<Slot<()>>) -> Option<Event<S>> {
         use windlass_serve::Event as Below;
         self.machine.begin_callback(&self.below);
+        #[cfg(feature = "websocket")]
+        let event = match self.take_from_socket(event) {
+            Ok(heard) => return heard,
+            Err(event) => event,
+        };
         match event {
             Below::Data { id, data } if self.is_raw(id) => return Some(Event::Data { id, data }),
             Below::Data { id, data } => {
@@ -282,7 +329,15 @@ impl<S: Default + 'static> Engine<S> {
                 let was_beginning = self.end_beginning(id);
                 let end = (id, cause, unsent);
                 self.machine.closed(&mut self.queue, &mut self.below, state, end);
-                let state = self.queue.take_over().map(|(state, _)| state);
+                let state = match self.queue.take_over() {
+                    #[cfg(feature = "websocket")]
+                    Some((state, Remains::Socket(session))) => {
+                        let end = session.into_end(cause);
+                        return Some(Event::SocketClosed { id, end, state });
+                    }
+                    Some((state, _)) => Some(state),
+                    None => None,
+                };
                 let state = state.or_else(|| was_beginning.then(S::default))?;
                 return Some(Event::Closed { id, cause, unsent, state });
             }
@@ -399,8 +454,8 @@ impl<S: Default + 'static> Engine<S> {
     }
 
     /// Shuts down: accepts no more, and closes connections without a request. The others close
-    /// behind their response. Raw connections are the program's. All is over when
-    /// [`is_empty`](Engine::is_empty).
+    /// behind their response. WebSockets are closed with 1001. Raw connections are the program's.
+    /// All is over when [`is_empty`](Engine::is_empty).
     pub fn stop<D: Driver>(&mut self, watcher: &mut Watcher<D>) {
         self.below.stop_listening(watcher);
         self.machine.drain(&mut self.queue, &mut self.below);
@@ -478,9 +533,12 @@ impl<S: Default + 'static> Engine<S> {
         self.below.abort(id)
     }
 
-    /// Counts `Date` from a fixed time on: for a watcher on a simulated kernel.
+    /// Counts `Date` from a fixed time on: for a watcher on a simulated kernel. Masks of WebSockets
+    /// are foreseeable then, too.
     pub fn simulate_date<D: Driver>(&mut self, watcher: &Watcher<D>) {
         self.machine.simulate_date(watcher.now());
+        #[cfg(feature = "websocket")]
+        self.below.sockets.keys.simulate();
     }
 
     fn parts(&mut self, id: Id) -> (&mut Machine<()>, &mut Queue<S>, Wire<'_, ()>) {
@@ -489,6 +547,12 @@ impl<S: Default + 'static> Engine<S> {
 
     fn is_raw(&self, id: Id) -> bool {
         self.below.state(id).is_some_and(|slot| slot.raw().is_some())
+    }
+
+    /// Whether the program sees the bytes of a connection: it has neither HTTP nor WebSocket.
+    fn has_bytes(&self, id: Id) -> bool {
+        let raw = self.below.state(id).and_then(Slot::raw);
+        raw.is_some_and(|raw| !self.queue.has_socket(raw))
     }
 }
 

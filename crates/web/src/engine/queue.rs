@@ -1,6 +1,10 @@
 //! The program of an engine: it puts requests into a queue, and decides nothing.
 
+#[cfg(feature = "websocket")]
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
+#[cfg(feature = "websocket")]
+use std::sync::Arc;
 
 use windlass::{Buf, Handle, Message};
 use windlass_serve::Id;
@@ -17,7 +21,13 @@ use crate::exchange::program::{Answer, Begin, End, Program, RouteId};
 use crate::exchange::raw::{News, Over, Raws};
 use crate::message::arrived::{Arrived, Trailers};
 use crate::message::head::Head;
+#[cfg(feature = "websocket")]
+use crate::message::publication::Published;
 use crate::message::response::Response;
+#[cfg(feature = "websocket")]
+use crate::topics::TopicCall;
+#[cfg(feature = "websocket")]
+use crate::websocket::{ClientHandshake, Session, refusal};
 use crate::words::status::Status;
 
 /// What the program has not taken out yet, and what it has of its connections.
@@ -32,6 +42,17 @@ pub(super) struct Queue<S> {
     peers: Peers,
     /// The last raw connection that is over, and what it has left.
     over: Option<(S, Remains)>,
+    /// Handshakes of calls, whose response has not come.
+    #[cfg(feature = "websocket")]
+    handshakes: BTreeMap<CallId, (ClientHandshake, S)>,
+    /// What has happened on WebSockets, and what they get of topics.
+    #[cfg(feature = "websocket")]
+    pub(super) socket_news: VecDeque<(Id, News)>,
+    #[cfg(feature = "websocket")]
+    pub(super) published: VecDeque<(Id, Arc<Published>)>,
+    /// What WebSockets ask for.
+    #[cfg(feature = "websocket")]
+    pub(super) topic_calls: VecDeque<TopicCall>,
 }
 
 /// A request that is not over.
@@ -47,6 +68,16 @@ struct RawState<S> {
     peer: PeerMark,
     /// Whether the end of its peer was told.
     has_ended: bool,
+    #[cfg(feature = "websocket")]
+    socket: Option<Box<OwnSocket>>,
+}
+
+/// A WebSocket.
+#[cfg(feature = "websocket")]
+pub(super) struct OwnSocket {
+    pub(super) session: Session,
+    /// The call that has opened it.
+    pub(super) call: Option<FetchId>,
 }
 
 /// What a raw connection leaves.
@@ -54,6 +85,8 @@ pub(super) enum Remains {
     /// It has closed, or never was one.
     Nothing,
     Descriptor(Handle, Vec<Buf>, bool),
+    #[cfg(feature = "websocket")]
+    Socket(Session),
 }
 
 impl<S> Queue<S> {
@@ -65,6 +98,14 @@ impl<S> Queue<S> {
             raws: Raws::default(),
             peers: Peers::default(),
             over: None,
+            #[cfg(feature = "websocket")]
+            handshakes: BTreeMap::new(),
+            #[cfg(feature = "websocket")]
+            socket_news: VecDeque::new(),
+            #[cfg(feature = "websocket")]
+            published: VecDeque::new(),
+            #[cfg(feature = "websocket")]
+            topic_calls: VecDeque::new(),
         }
     }
 
@@ -76,7 +117,13 @@ impl<S> Queue<S> {
 
     pub(super) fn add_raw(&mut self, state: S, peer: Option<std::net::SocketAddr>) -> u32 {
         let peer = self.peers.add(peer);
-        self.raws.add(RawState { state, peer, has_ended: false })
+        self.raws.add(RawState {
+            state,
+            peer,
+            has_ended: false,
+            #[cfg(feature = "websocket")]
+            socket: None,
+        })
     }
 
     pub(super) fn state(&mut self, raw: u32) -> Option<&mut S> {
@@ -98,6 +145,11 @@ impl<S> Queue<S> {
         self.raws.get_mut(raw).is_some_and(|raw| raw.has_ended)
     }
 
+    #[cfg(not(feature = "websocket"))]
+    pub(super) fn has_socket(&self, _: u32) -> bool {
+        false
+    }
+
     pub(super) fn remove_raw(&mut self, raw: u32) -> Option<S> {
         let RawState { state, peer, .. } = self.raws.remove(raw)?;
         self.peers.remove(peer);
@@ -107,6 +159,36 @@ impl<S> Queue<S> {
     /// What the raw connection has left that is over.
     pub(super) fn take_over(&mut self) -> Option<(S, Remains)> {
         self.over.take()
+    }
+}
+
+#[cfg(feature = "websocket")]
+impl<S> Queue<S> {
+    /// Makes a raw connection a WebSocket.
+    pub(super) fn add_socket(&mut self, raw: u32, session: Session, call: Option<FetchId>) {
+        if let Some(raw) = self.raws.get_mut(raw) {
+            raw.socket = Some(Box::new(OwnSocket { session, call }));
+        }
+    }
+
+    pub(super) fn has_socket(&self, raw: u32) -> bool {
+        self.raws.get(raw).is_some_and(|raw| raw.socket.is_some())
+    }
+
+    pub(super) fn socket(&mut self, raw: u32) -> Option<&mut OwnSocket> {
+        self.raws.get_mut(raw)?.socket.as_deref_mut()
+    }
+
+    pub(super) fn has_socket_news(&self) -> bool {
+        !self.socket_news.is_empty()
+    }
+
+    pub(super) fn add_handshake(&mut self, call: CallId, handshake: ClientHandshake, state: S) {
+        self.handshakes.insert(call, (handshake, state));
+    }
+
+    pub(super) fn forget_handshake(&mut self, call: CallId) {
+        self.handshakes.remove(&call);
     }
 }
 
@@ -140,12 +222,39 @@ impl<S: 'static> Program for Queue<S> {
     }
 
     #[cfg(feature = "websocket")]
-    fn switched(&mut self, _: CallId, _: &windlass_http1::ResponseHead, _: &[u8]) -> Option<u32> {
-        None
+    fn switched(
+        &mut self,
+        call: CallId,
+        head: &windlass_http1::ResponseHead,
+        bytes: &[u8],
+    ) -> Option<u32> {
+        let (handshake, state) = self.handshakes.remove(&call)?;
+        match handshake.check(head, bytes) {
+            Ok(session) => {
+                let raw = self.add_raw(state, None);
+                self.add_socket(raw, session, Some(FetchId(call)));
+                Some(raw)
+            }
+            Err(error) => {
+                let (call, error) = (FetchId(call), FetchError::Handshake(error));
+                self.events.push_back(Event::SocketFailed { call, error, state });
+                None
+            }
+        }
     }
 
     #[cfg(feature = "websocket")]
-    fn not_switched(&mut self, _: CallId, _: Result<Fetched, FetchError>) {}
+    fn not_switched(&mut self, call: CallId, result: Result<Fetched, FetchError>) {
+        if let Some((_, state)) = self.handshakes.remove(&call) {
+            let (call, error) = (FetchId(call), refusal(result));
+            self.events.push_back(Event::SocketFailed { call, error, state });
+        }
+    }
+
+    #[cfg(feature = "websocket")]
+    fn next_topic_call(&mut self) -> Option<TopicCall> {
+        self.topic_calls.pop_front()
+    }
 
     fn raw(
         &mut self,
@@ -154,6 +263,14 @@ impl<S: 'static> Program for Queue<S> {
         raw: u32,
         news: News,
     ) -> bool {
+        #[cfg(feature = "websocket")]
+        if self.has_socket(raw) {
+            match news {
+                News::Published(what) => self.published.push_back((id, what)),
+                news => self.socket_news.push_back((id, news)),
+            }
+            return true;
+        }
         // The engine tells all others itself.
         match news {
             News::Data(data) => self.events.push_back(Event::Data { id, data }),
@@ -167,6 +284,14 @@ impl<S: 'static> Program for Queue<S> {
     }
 
     fn raw_over(&mut self, raw: u32, over: Over) {
+        #[cfg(feature = "websocket")]
+        if let Over::Closed(_) = over
+            && let Some(socket) = self.raws.get_mut(raw).and_then(|raw| raw.socket.take())
+        {
+            let left = Remains::Socket(socket.session);
+            self.over = self.remove_raw(raw).map(|state| (state, left));
+            return;
+        }
         let left = match over {
             Over::Refused | Over::Closed(_) => Remains::Nothing,
             Over::Detached(handle, undelivered, eof) => {

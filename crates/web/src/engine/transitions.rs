@@ -22,6 +22,8 @@ use windlass_serve::{Id, Origin};
 
 use super::events::{Event, Refusal, RequestId};
 use super::{Engine, queue::Remains};
+use windlass_http1::Method;
+
 use crate::exchange::Slot;
 use crate::exchange::program::Answer;
 use crate::exchange::raw::Switch;
@@ -108,18 +110,33 @@ impl<S: Default + 'static> Engine<S> {
             return refused(state, Refusal::Stale);
         };
         let peer = self.below.state(connection).and_then(|slot| self.machine.peer(slot));
-        match self.machine.waits_for(&self.below, connection, protocol.as_deref()) {
+        let is_offered = self.machine.look_at(&self.below, connection, |request| match &protocol {
+            Some(protocol) => request.offers(protocol),
+            None => request.head.kind() == Method::Connect,
+        });
+        match is_offered {
             None => return refused(state, Refusal::Stale),
             Some(false) => return refused(state, Refusal::NotOffered),
             Some(true) => {}
         }
         let raw = self.queue.add_raw(state, peer);
+        self.switch(connection, head, protocol, raw)
+    }
+
+    /// Answers the request of a connection, which goes over.
+    pub(super) fn switch(
+        &mut self,
+        connection: Id,
+        head: Head,
+        protocol: Option<Cow<'static, str>>,
+        raw: u32,
+    ) -> Result<Id, Refused<S, Refusal>> {
         let (machine, queue, mut wire) = self.parts(connection);
         machine.begin_callback(wire.engine);
         let switch = Answer::Switch(Box::new(Switch { head, protocol, raw }));
         machine.answer_waiting(queue, &mut wire, switch);
         match self.queue.take_over() {
-            Some((state, Remains::Nothing)) => refused(state, Refusal::Invalid),
+            Some((value, Remains::Nothing)) => Err(Refused { value, reason: Refusal::Invalid }),
             _ => Ok(connection),
         }
     }
@@ -137,7 +154,7 @@ impl<S: Default + 'static> Engine<S> {
         let Some(slot) = self.below.state(id) else {
             return Err(Refused { value: rest, reason: Refusal::Stale });
         };
-        let raw = slot.raw();
+        let raw = slot.raw().filter(|raw| !self.queue.has_socket(*raw));
         let peer = raw.and_then(|raw| self.queue.peer(raw));
         let has_ended = raw.is_some_and(|raw| self.queue.has_ended(raw));
         let Some(state) = raw.and_then(|raw| self.queue.remove_raw(raw)) else {
@@ -210,7 +227,7 @@ impl<S: Default + 'static> Engine<S> {
     /// [`Refusal::Unsupported`]: windlass_serve::Refusal::Unsupported
     pub fn detach(&mut self, id: Id) -> Result<(), windlass_serve::Refusal> {
         match self.below.state(id) {
-            Some(slot) if slot.raw().is_none() => Err(windlass_serve::Refusal::Unsupported),
+            Some(_) if !self.has_bytes(id) => Err(windlass_serve::Refusal::Unsupported),
             _ => self.below.detach(id),
         }
     }
@@ -231,7 +248,7 @@ impl<S: Default + 'static> Engine<S> {
     ) -> Result<(), windlass_serve::Refused<Buf>> {
         let rest = rest.into();
         match self.below.state(id) {
-            Some(slot) if slot.raw().is_none() => {
+            Some(_) if !self.has_bytes(id) => {
                 Err(Refused { value: rest, reason: windlass_serve::Refusal::Unsupported })
             }
             _ => self.below.upgrade(id, role, rest),
@@ -288,9 +305,10 @@ macro_rules! for_raw {
             $(
                 $(#[doc = $doc])+
                 #[doc = ""]
-                #[doc = "For a raw connection. False for a stale id, and for one with HTTP."]
+                #[doc = "For a raw connection. False for a stale id, and for one with HTTP or"]
+                #[doc = "WebSocket."]
                 pub fn $name(&mut self, id: Id, $($arg: $type),*) -> bool {
-                    self.is_raw(id) && self.below.$name(id, $($arg),*)
+                    self.has_bytes(id) && self.below.$name(id, $($arg),*)
                 }
             )+
         }
@@ -330,7 +348,7 @@ impl<S: Default + 'static> Engine<S> {
         data: impl Into<Buf>,
     ) -> Result<(), windlass_serve::Refused<Buf>> {
         match self.below.state(id) {
-            Some(slot) if slot.raw().is_none() => {
+            Some(_) if !self.has_bytes(id) => {
                 let reason = windlass_serve::Refusal::Unsupported;
                 Err(Refused { value: data.into(), reason })
             }
@@ -350,7 +368,7 @@ impl<S: Default + 'static> Engine<S> {
         data: impl Into<Buf>,
     ) -> Result<(), windlass_serve::Refused<Buf>> {
         match self.below.state(id) {
-            Some(slot) if slot.raw().is_none() => {
+            Some(_) if !self.has_bytes(id) => {
                 let reason = windlass_serve::Refusal::Unsupported;
                 Err(Refused { value: data.into(), reason })
             }

@@ -15,7 +15,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use windlass::{Buf, Handle};
-use windlass_http1::{Asked, EncodeError, FixedField, Method, ResponseEncoder};
+use windlass_http1::{Asked, EncodeError, FixedField, ResponseEncoder};
 use windlass_serve::{Cause, Engine, Id};
 
 use super::finish::Fate;
@@ -24,6 +24,7 @@ use super::peer::PeerMark;
 use super::program::Program;
 use super::respond::{Context, Next, PANICKED};
 use super::{Exchange, IS_OTHER, IS_TLS, Machine, RAW, Slot, Wire, arrived};
+use crate::message::arrived::Arrived;
 use crate::message::head::Head;
 use crate::message::publication::Published;
 use crate::words::error::Error;
@@ -85,6 +86,11 @@ impl<R> Raws<R> {
         }
         self.all.push(Some(raw));
         self.all.len() as u32 - 1
+    }
+
+    #[cfg(feature = "websocket")]
+    pub(crate) fn get(&self, at: u32) -> Option<&R> {
+        self.all.get(at as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut R> {
@@ -180,19 +186,15 @@ impl<K: 'static> Machine<K> {
         Next::Raw(raw, has_ended)
     }
 
-    /// Whether a request waits for its answer, and its client offers to go over to this protocol,
-    /// or asks for a tunnel.
-    pub(crate) fn waits_for(
+    /// Looks at a request that waits for its answer.
+    pub(crate) fn look_at<T>(
         &mut self,
         engine: &Engine<Slot<K>>,
         id: Id,
-        protocol: Option<&str>,
-    ) -> Option<bool> {
+        look: impl FnOnce(Arrived<'_>) -> T,
+    ) -> Option<T> {
         let exchange = engine.state(id)?.exchange.as_ref()?;
         let super::Stage::Answer(_) = exchange.stage else { return None };
-        let Some(protocol) = protocol else {
-            return Some(exchange.asked.method == Method::Connect);
-        };
         self.decode_again(&exchange.head);
         let from = crate::message::arrived::From {
             id,
@@ -202,7 +204,7 @@ impl<K: 'static> Machine<K> {
             is_leaving: self.is_leaving,
             engine,
         };
-        Some(arrived(&self.head, &exchange.head, from).offers(protocol))
+        Some(look(arrived(&self.head, &exchange.head, from)))
     }
 
     /// A connection has another protocol from here on. `rest` was read ahead.

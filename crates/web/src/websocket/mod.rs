@@ -54,6 +54,7 @@ pub(crate) use session::{PeerNews, Session};
 pub(crate) use settings::SocketSettings;
 pub use settings::WebSocketSettings;
 pub use socket::Socket;
+pub(crate) use unfinished::Intake;
 #[cfg(feature = "deflate")]
 pub use windlass_websocket::handshake::Deflate;
 pub use windlass_websocket::{CloseCode, Kind};

@@ -112,6 +112,8 @@ impl<S> Carrier for OwnCarrier<S> {
 
     fn resume(&mut self) {
         self.engine.resume(self.now());
+        // The session may have kept input that the engine does not take back.
+        self.engine.wake(self.now());
     }
 
     fn unread(&mut self, data: Buf) -> Result<(), Buf> {

@@ -6,6 +6,7 @@
 mod bench;
 #[path = "../../../serve/tests/common/mod.rs"]
 mod common;
+mod engine;
 mod handshakes;
 mod messages;
 mod own;

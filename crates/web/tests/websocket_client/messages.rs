@@ -184,7 +184,7 @@ fn a_server_that_does_not_answer_a_close_is_waited_for_no_longer<T: Harness>() {
     let id = scene.open_with(&settings, b"");
     scene.client.socket(id).expect("it is open").close(CloseCode::NORMAL, "");
     let end = scene.end();
-    assert_eq!((end.is_clean, end.cause), (false, Cause::Aborted));
+    assert_eq!((end.is_clean, end.cause), (false, Cause::TooSlow));
 }
 
 fn a_message_in_front_of_a_close_can_be_answered<T: Harness>() {
@@ -270,7 +270,7 @@ fn a_silent_server_gets_a_ping_and_is_given_up<T: Harness>() {
     assert!(matches!(scene.event(), FetchEvent::Pong { .. }));
     assert_eq!(scene.until_frames(2).len(), 2);
     let end = scene.end();
-    assert_eq!((end.is_clean, end.cause), (false, Cause::Aborted));
+    assert_eq!((end.is_clean, end.cause), (false, Cause::Idle));
 }
 
 fn a_client_that_stops_closes<T: Harness>() {
