@@ -155,7 +155,7 @@ impl Session {
     }
 
     #[inline]
-    fn send_published(&mut self, carrier: &mut dyn Carrier, what: &Published) -> bool {
+    pub(super) fn send_published(&mut self, carrier: &mut dyn Carrier, what: &Published) -> bool {
         let (kind, plain) = what.message();
         if self.role == Role::Client {
             let message = Message::new(kind, plain.to_vec().into());

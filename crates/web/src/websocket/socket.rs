@@ -62,6 +62,38 @@ impl<'a> Socket<'a> {
         self.session.send(self.carrier, message.into())
     }
 
+    /// Sends a message that was prepared: it is framed once, and compressed once for each window,
+    /// whatever the number of connections that get it. All else is as for [`send`](Socket::send).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use windlass_web::App;
+    /// use windlass_web::events::Published;
+    /// use windlass_web::websocket::{Message, Peer, Socket};
+    /// use windlass_web::Status;
+    ///
+    /// struct Rules(Arc<Published>);
+    /// impl Peer<()> for Rules {
+    ///     fn open(&mut self, _: &mut (), c: &mut Socket<'_>) {
+    ///         c.send_prepared(&self.0);
+    ///     }
+    ///     fn message(&mut self, _: &mut (), _: &mut Socket<'_>, _: Message) {}
+    /// }
+    ///
+    /// let rules = Arc::new(Published::from("be kind"));
+    /// App::new().websocket("/chat", move |_, _| Ok::<_, Status>(Rules(Arc::clone(&rules))));
+    /// ```
+    pub fn send_prepared(&mut self, message: &Published) -> bool {
+        if !self.session.is_open() {
+            return false;
+        }
+        let is_sent = self.session.send_published(self.carrier, message);
+        if !is_sent {
+            self.abort();
+        }
+        is_sent
+    }
+
     /// What sends to this connection from any thread.
     pub fn sender(&mut self) -> SocketSender {
         let (remote, id) = (self.carrier.remote().clone(), self.carrier.id());

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::thread;
 
 use windlass_serve::{Limits as ServeLimits, Refusal};
+use windlass_web::events::Published;
 use windlass_web::websocket::{CloseCode, Message, Peer, Socket, SocketEnd, SocketSender};
 use windlass_web::{App, Status};
 
@@ -17,10 +18,11 @@ crate::every_kernel! {
     nothing_is_sent_behind_a_close
     a_thread_tells_values
     a_client_that_does_not_read_has_a_cap
+    a_prepared_message_is_sent_to_many
 }
 
-#[derive(Default)]
 struct Log {
+    prepared: Published,
     senders: Vec<SocketSender>,
     told: Vec<u32>,
     ends: Vec<SocketEnd>,
@@ -33,8 +35,9 @@ impl Peer<Log> for Echo {
         log.senders.push(c.sender());
     }
 
-    fn message(&mut self, _: &mut Log, c: &mut Socket<'_>, message: Message) {
+    fn message(&mut self, log: &mut Log, c: &mut Socket<'_>, message: Message) {
         match message.as_text() {
+            Some("prepared") => _ = c.send_prepared(&log.prepared),
             Some("close") => c.close(CloseCode::NORMAL, ""),
             _ => _ = c.send(message),
         }
@@ -52,7 +55,13 @@ impl Peer<Log> for Echo {
 }
 
 fn app() -> App<Log> {
-    App::with(|_| Log::default()).websocket("/ws", |_, _| Ok::<_, Status>(Echo))
+    let log = |_| Log {
+        prepared: Published::from("for all"),
+        senders: Vec::new(),
+        told: Vec::new(),
+        ends: Vec::new(),
+    };
+    App::with(log).websocket("/ws", |_, _| Ok::<_, Status>(Echo))
 }
 
 fn messages_of_a_thread_come_in_their_order<T: Harness>() {
@@ -147,4 +156,16 @@ fn a_client_that_does_not_read_has_a_cap<T: Harness>() {
     }
     ws.say(&mut web, frame(BINARY, b"still there"));
     assert_eq!(ws.next(&mut web), Got::Binary(b"still there".to_vec()));
+}
+
+fn a_prepared_message_is_sent_to_many<T: Harness>() {
+    let mut web = serve::<T, _>(app());
+    for _ in 0..3 {
+        let mut ws = Ws::open(&mut web, "/ws");
+        ws.say(&mut web, [text("prepared"), text("close"), text("prepared")].concat());
+        assert_eq!(ws.next(&mut web), said("for all"));
+        assert_eq!(ws.next(&mut web), closed(1000));
+        ws.say(&mut web, close(1000, ""));
+        assert!(ws.rest(&mut web).is_empty());
+    }
 }
