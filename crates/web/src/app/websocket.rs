@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass::Buf;
+use windlass_serve::memory::Budget;
 use windlass_serve::{Cause, Id, Refusal, Refused};
 
 use super::App;
@@ -265,6 +266,10 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
 
     fn charge(&mut self, bytes: usize) {
         self.engine.charge(self.id, bytes);
+    }
+
+    fn budget(&self) -> &Budget {
+        self.engine.budget()
     }
 
     fn close(&mut self) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use windlass::Buf;
+use windlass_serve::memory::Budget;
 use windlass_serve::{Id, Refusal, Refused};
 
 use super::loop_sockets::LoopSockets;
@@ -25,6 +26,7 @@ pub(crate) trait Carrier {
     fn time_limit(&mut self, span: Option<Duration>);
     fn set_idle_timeout(&mut self, span: Option<Duration>);
     fn charge(&mut self, bytes: usize);
+    fn budget(&self) -> &Budget;
     fn close(&mut self);
     fn abort(&mut self);
     fn sockets(&mut self) -> &mut LoopSockets;

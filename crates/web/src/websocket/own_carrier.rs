@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use windlass::Buf;
+use windlass_serve::memory::Budget;
 use windlass_serve::{Engine, Id, Refusal, Refused};
 
 use super::carrier::Carrier;
@@ -134,6 +135,10 @@ impl<S> Carrier for OwnCarrier<S> {
 
     fn charge(&mut self, bytes: usize) {
         self.engine.charge(self.now(), bytes);
+    }
+
+    fn budget(&self) -> &Budget {
+        self.engine.budget()
     }
 
     fn close(&mut self) {

@@ -286,10 +286,16 @@ impl Session {
                 return Ok(true);
             }
             Event::Data { kind, payload, is_last, is_compressed, .. } => {
-                unfinished.message.extend_from_slice(&input.bytes()[payload]);
-                if is_last {
-                    *has_message = true;
+                *has_message |= is_last;
+                // Behind our own close frame nobody gets it.
+                if self.flags & SAID_CLOSE == 0 {
+                    unfinished.add(&input.bytes()[payload]);
+                }
+                if is_last && self.flags & SAID_CLOSE == 0 {
                     let message = std::mem::take(&mut unfinished.message);
+                    if self.flags & LIMITED != 0 {
+                        carrier.charge(self.held()); // it is the program's, which may send it
+                    }
                     let message = match is_compressed {
                         false => Message::new(kind, message.into()),
                         true => self.inflated(carrier, kind, &message)?,
@@ -348,6 +354,9 @@ impl Session {
         unfinished: Box<UnfinishedInput>,
         has_message: bool,
     ) {
+        if self.is_open() && !unfinished.is_nothing() {
+            self.refuse_without_memory(carrier, &unfinished);
+        }
         if unfinished.is_nothing() || self.flags & OVER != 0 {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {
@@ -368,6 +377,21 @@ impl Session {
             }
         }
         self.unfinished = Some(unfinished);
+    }
+
+    /// Closes the connection if there is no memory for the rest of a message: it would wait for
+    /// others to give some back, and they for it.
+    #[inline]
+    fn refuse_without_memory(&mut self, carrier: &mut dyn Carrier, unfinished: &UnfinishedInput) {
+        let held = unfinished.held() as u64;
+        let needed = if self.settings.in_parts { held } else { unfinished.needed() };
+        let (share, limit) = (carrier.budget().share(), carrier.budget().limit());
+        if needed > share as u64 {
+            // A quarter of it is for those that hold little.
+            let never = needed > (limit - limit / 4) as u64;
+            let code = if never { CloseCode::TOO_BIG } else { CloseCode::TRY_LATER };
+            self.refuse(carrier, code, "there is no memory for the message");
+        }
     }
 
     /// The memory that it takes between messages.
@@ -553,10 +577,15 @@ impl Session {
     /// The peer breaks the protocol.
     #[cold]
     fn fail(&mut self, carrier: &mut dyn Carrier, error: Error) {
+        self.refuse(carrier, error.close_code(), &error.to_string());
+    }
+
+    /// Closes, and hears no answer.
+    #[cold]
+    fn refuse(&mut self, carrier: &mut dyn Carrier, code: CloseCode, reason: &str) {
         if self.flags & SAID_CLOSE == 0 {
-            let code = error.close_code();
-            self.say_close(carrier, Some(code), &error.to_string());
-            self.note_close(Some(code), &error.to_string());
+            self.say_close(carrier, Some(code), reason);
+            self.note_close(Some(code), reason);
         }
         self.end(carrier);
     }

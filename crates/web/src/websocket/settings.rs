@@ -124,6 +124,10 @@ impl WebSocketSettings {
 
     /// Sets how many bytes a message may have. Beyond, the connection closes with 1009. Default 1
     /// MiB.
+    ///
+    /// A message that is not whole also has to fit into the [share](windlass_serve::memory::Budget)
+    /// of its connection in the memory of the server. One that never would closes it with 1009; one
+    /// that does not at present, with 1013.
     pub fn message_limit(self, bytes: u64) -> WebSocketSettings {
         self.set(|settings| settings.limits.message = bytes)
     }

@@ -59,6 +59,23 @@ impl UnfinishedInput {
         is_pending
     }
 
+    /// Adds to the message. Its memory is at most twice what has come, and at most what the frame
+    /// says.
+    pub(super) fn add(&mut self, part: &[u8]) {
+        if self.message.capacity() - self.message.len() < part.len() {
+            let left = usize::try_from(self.decoder.left()).unwrap_or(usize::MAX);
+            let more = left.min((self.message.len() + part.len()).max(1024));
+            self.message.reserve_exact(part.len() + more);
+        }
+        self.message.extend_from_slice(part);
+    }
+
+    /// The memory that it needs for what has begun.
+    pub(super) fn needed(&self) -> u64 {
+        let message = self.decoder.left().saturating_add(self.message.len() as u64);
+        message.max(self.held() as u64)
+    }
+
     /// The memory that it takes.
     pub(super) fn held(&self) -> usize {
         let held = size_of::<UnfinishedInput>() + self.kept.capacity() + self.message.capacity();

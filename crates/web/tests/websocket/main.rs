@@ -10,6 +10,7 @@ mod common;
 mod ends;
 mod flow;
 mod handshakes;
+mod memory;
 mod messages;
 mod parts;
 mod program;

@@ -1,7 +1,5 @@
 //! Messages in parts.
 
-use std::time::Duration;
-
 use windlass_web::App;
 use windlass_web::Status;
 use windlass_web::websocket::{Kind, Message, MessagePart, Peer, Socket, WebSocketSettings};
