@@ -132,6 +132,8 @@ fn a_text_is_checked_over_its_parts<T: Harness>() {
 
 #[cfg(feature = "deflate")]
 mod compressed {
+    use std::time::Duration;
+
     use super::*;
     use crate::client::{Got, request};
     use windlass_web::websocket::Deflate;
