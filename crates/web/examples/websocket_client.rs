@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `--trust FILE` names the certificates that servers of `wss` have to show, instead of those that
-//! the features are for. With `--autobahn` the server is Autobahn's test suite: the client runs all
-//! of its cases, and lets it write its report.
+//! the features are for. With the feature `deflate`, messages are compressed if the server agrees.
+//! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and lets
+//! it write its report.
 
 use std::io::{self, Write};
 use std::thread;
@@ -16,6 +17,8 @@ use std::thread;
 use windlass_web::Client;
 use windlass_web::client::{FetchEvent, FetchSettings};
 use windlass_web::serve::Id;
+#[cfg(feature = "deflate")]
+use windlass_web::websocket::Deflate;
 use windlass_web::websocket::{CloseCode, Message, WebSocketSettings};
 use windlass_web::windlass::{Completions, Done, Watcher};
 
@@ -37,11 +40,19 @@ fn main() -> io::Result<()> {
     let mut watcher = Watcher::new()?;
     let mut client = Client::new(settings(trust)?);
     let settings = WebSocketSettings::new().protocols(protocol).message_limit(64 << 20);
-    if is_test {
+    #[cfg(feature = "deflate")]
+    let settings =
+        settings.deflate(Deflate { server_window: 15, client_window: 15, ..Deflate::TAKEOVER });
+    let result = if is_test {
         autobahn(&mut watcher, &mut client, &settings, &url)
     } else {
         talk(&mut watcher, &mut client, &settings, &url)
+    };
+    if let Err(error) = result {
+        eprintln!("{error}");
+        std::process::exit(1);
     }
+    Ok(())
 }
 
 #[cfg(feature = "ring")]

@@ -69,3 +69,60 @@ fn a_client_asks_over_tls() {
     client.end(&mut watcher);
     running.shutdown().unwrap();
 }
+
+#[cfg(feature = "websocket")]
+mod websocket {
+    use windlass_web::Status;
+    use windlass_web::client::FetchEvent;
+    use windlass_web::websocket::{CloseCode, Message, Peer, Socket, WebSocketSettings};
+
+    use super::*;
+
+    struct Echo;
+
+    impl Peer<()> for Echo {
+        fn open(&mut self, _: &mut (), c: &mut Socket<'_>) {
+            c.send("welcome"); // in one segment with the 101
+        }
+
+        fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+            c.send(message);
+        }
+    }
+
+    #[test]
+    fn a_websocket_is_opened_over_tls() {
+        let (tls, trust) = settings("localhost");
+        let app = App::new().websocket("/", |_, _| Ok::<_, Status>(Echo));
+        let running = app.listen(("127.0.0.1:0", tls)).unwrap().start().unwrap();
+        let port = running.address().port();
+        let settings = FetchSettings::new().host("localhost", [[127, 0, 0, 1]]).trust(trust);
+        let (mut watcher, mut client) = (Watcher::new().unwrap(), Client::new(settings));
+        let none = WebSocketSettings::new();
+        client.open_websocket(format!("wss://127.0.0.1:{port}/"), &none);
+        match client.wait_event(&mut watcher).unwrap() {
+            FetchEvent::Failed { error: FetchError::Tls(_), .. } => {}
+            other => panic!("{other:?}"),
+        }
+        client.open_websocket(format!("WSS://localhost:{port}/"), &none);
+        let text = "a".repeat(100_000);
+        let mut heard = Vec::new();
+        loop {
+            match client.wait_event(&mut watcher).unwrap() {
+                FetchEvent::Opened { socket, .. } => {
+                    assert!(client.socket(socket).unwrap().send(text.clone()));
+                }
+                FetchEvent::Message { socket, message } => {
+                    heard.push(message.as_text().unwrap().to_owned());
+                    if heard.len() == 2 {
+                        client.socket(socket).unwrap().close(CloseCode::NORMAL, "");
+                    }
+                }
+                FetchEvent::Closed { end, .. } => break assert!(end.is_clean, "{end:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(heard, ["welcome".to_owned(), text]);
+        running.shutdown().unwrap();
+    }
+}
