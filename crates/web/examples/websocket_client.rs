@@ -8,8 +8,8 @@
 //!
 //! `--trust FILE` names the certificates that servers of `wss` have to show, instead of those that
 //! the features are for. With the feature `deflate`, messages are compressed if the server agrees.
-//! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and lets
-//! it write its report.
+//! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and
+//! lets it write its report.
 
 use std::io::{self, Write};
 use std::thread;

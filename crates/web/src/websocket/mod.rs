@@ -1,7 +1,7 @@
 //! WebSockets: messages both ways on one connection.
 //!
-//! [`App::websocket`](crate::App::websocket) serves them beside HTTP, on the same port. A [`Peer`]
-//! has the callbacks of one connection, and a [`Socket`] is the connection in a callback.
+//! [`App::websocket`] serves them beside HTTP, on the same port. A [`Peer`] has the callbacks of
+//! one connection, and a [`Socket`] is the connection in a callback.
 //!
 //! ```no_run
 //! use windlass_web::websocket::{Message, Peer, Socket};
@@ -18,6 +18,30 @@
 //! app.listen("127.0.0.1:8080")?.run()?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! A connection is the same on either side, and in each kind of program:
+//!
+//! | program | accepts | opens to another server | hears by |
+//! |---|---|---|---|
+//! | [`App`] | [`App::websocket`] | [`Remote::open_websocket`] | a [`Peer`] |
+//! | [`Engine`] | [`Engine::accept_websocket`] | [`Engine::open_websocket`] | [`Event`] |
+//! | [`Client`] | | [`Client::open_websocket`] | [`FetchEvent`] |
+//!
+//! With events, a [`Socket`] is reached by the id of its connection, anywhere in the loop:
+//! [`Engine::socket`] and [`Client::socket`]. Other threads have a [`SocketSender`].
+//!
+//! [`App`]: crate::App
+//! [`App::websocket`]: crate::App::websocket
+//! [`Client`]: crate::Client
+//! [`Client::open_websocket`]: crate::Client::open_websocket
+//! [`Client::socket`]: crate::Client::socket
+//! [`Engine`]: crate::Engine
+//! [`Engine::accept_websocket`]: crate::Engine::accept_websocket
+//! [`Engine::open_websocket`]: crate::Engine::open_websocket
+//! [`Engine::socket`]: crate::Engine::socket
+//! [`Event`]: crate::engine::Event
+//! [`FetchEvent`]: crate::client::FetchEvent
+//! [`Remote::open_websocket`]: crate::Remote::open_websocket
 
 mod agreement;
 mod carrier;
