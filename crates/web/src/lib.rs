@@ -68,8 +68,29 @@
 //! });
 //! ```
 //!
+//! A WebSocket server stands beside HTTP, on the same port:
+//!
+//! ```no_run
+//! use windlass_web::websocket::{Message, Peer, Socket};
+//! use windlass_web::{App, Status};
+//!
+//! struct Echo;
+//! impl Peer<()> for Echo {
+//!     fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+//!         c.send(message);
+//!     }
+//! }
+//!
+//! App::new()
+//!     .websocket("/echo", |_, _| Ok::<_, Status>(Echo))
+//!     .listen("127.0.0.1:8080")?
+//!     .run()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! The [`guide`] has a page for each task: routes, errors, a database, limits, tests, deployment,
-//! and why a connection ended. [`coming_from`] is for those who know nbhttp, hyper, axum or actix.
+//! and why a connection ended. [`coming_from`] is for those who know nbhttp, hyper, axum, actix,
+//! nbio's websocket, tungstenite or ws.
 //!
 //! | task | item |
 //! |---|---|
@@ -84,6 +105,7 @@
 //! | a response's body that is made while it is sent | [`Response::stream`], [`Response::writer`] |
 //! | files, and a directory of them | [`App::files`], [`Response::file`], [`mod@files`] |
 //! | Server-Sent Events | [`Response::events`], [`Remote::publish`], [`App::every`] |
+//! | WebSockets | `App::websocket`, `Client::open_websocket`, `websocket` |
 //! | how long a phase may take, and how large a part may be | [`Limits`] |
 //! | logs, metrics and counts | [`App::finished`], [`report`] |
 //! | another protocol on the same connection | [`upgrade`] |
@@ -95,7 +117,8 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
-//! | `deflate` | compressed responses: `App::compress`. [Clients](client) decode those that come |
+//! | `websocket` (on by default) | WebSockets: the module `websocket` has an echo |
+//! | `deflate` | compressed responses: `App::compress`. [Clients](client) decode those that come. Compressed messages of WebSockets |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
 //! | `multipart` | forms with files: `Request::multipart` |
