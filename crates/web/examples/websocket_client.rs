@@ -11,7 +11,7 @@
 //! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and
 //! lets it write its report.
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::thread;
 
 use windlass_web::Client;
@@ -46,7 +46,8 @@ fn main() -> io::Result<()> {
     let result = if is_test {
         autobahn(&mut watcher, &mut client, &settings, &url)
     } else {
-        talk(&mut watcher, &mut client, &settings, &url)
+        let input = io::BufReader::new(io::stdin());
+        talk(&mut watcher, &mut client, &settings, &url, input, &mut io::stdout())
     };
     if let Err(error) = result {
         eprintln!("{error}");
@@ -73,12 +74,15 @@ fn settings(trust: Option<String>) -> io::Result<FetchSettings> {
 }
 
 /// Sends lines, and prints messages, until the connection or the input ends.
-fn talk(
+pub(crate) fn talk(
     watcher: &mut Watcher,
     client: &mut Client,
     settings: &WebSocketSettings,
     url: &str,
+    input: impl BufRead + Send + 'static,
+    out: &mut impl Write,
 ) -> io::Result<()> {
+    let mut input = Some(input);
     client.open_websocket(url, settings);
     let (mut done, mut open): (_, Option<Id>) = (Completions::new(), None);
     loop {
@@ -89,9 +93,11 @@ fn talk(
             match event {
                 FetchEvent::Opened { socket, .. } => {
                     open = Some(socket);
-                    let submitter = watcher.submitter();
+                    let (submitter, Some(input)) = (watcher.submitter(), input.take()) else {
+                        continue;
+                    };
                     thread::spawn(move || {
-                        let mut lines = io::stdin().lines().map_while(Result::ok).map(Some);
+                        let mut lines = input.lines().map_while(Result::ok).map(Some);
                         let _ = lines.all(|line| submitter.post(0, line).is_ok());
                         let _ = submitter.post(0, None::<String>);
                     });
@@ -106,7 +112,7 @@ fn talk(
                         None => socket.close(CloseCode::NORMAL, ""),
                     }
                 }
-                FetchEvent::Message { message, .. } => print(&message)?,
+                FetchEvent::Message { message, .. } => print(&message, out)?,
                 FetchEvent::Closed { end, .. } => {
                     match end.code {
                         Some(code) => eprintln!("closed: {code} {}", end.reason),
@@ -121,8 +127,7 @@ fn talk(
     }
 }
 
-fn print(message: &Message) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+fn print(message: &Message, out: &mut impl Write) -> io::Result<()> {
     match message {
         Message::Text(text) => writeln!(out, "{text}"),
         Message::Binary(bytes) => writeln!(out, "{} bytes", bytes.len()),
@@ -130,7 +135,7 @@ fn print(message: &Message) -> io::Result<()> {
 }
 
 /// Runs all cases of Autobahn's test suite.
-fn autobahn(
+pub(crate) fn autobahn(
     watcher: &mut Watcher,
     client: &mut Client,
     settings: &WebSocketSettings,

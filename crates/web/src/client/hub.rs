@@ -430,7 +430,7 @@ impl Hub {
     }
 
     /// The connection of a call.
-    fn id_of(&mut self, call: CallId) -> Option<Id> {
+    pub(crate) fn id_of(&mut self, call: CallId) -> Option<Id> {
         let number = self.live(call)?.link?;
         self.link(number)?.id
     }

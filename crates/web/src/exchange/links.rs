@@ -9,7 +9,7 @@ use windlass_serve::{Cause, Engine};
 use super::peer::PeerMark;
 use super::program::Program;
 #[cfg(feature = "websocket")]
-use super::raw::{News, Over};
+use super::raw::News;
 use super::respond::{Context, Next};
 use super::{Exchange, IS_OTHER, LINK, Machine, Slot, Stage, Wire};
 use crate::client::error::FetchError;
@@ -142,15 +142,17 @@ impl<K: 'static> Machine<K> {
         engine: &mut Engine<Slot<K>>,
         call: CallId,
     ) {
+        if self.hub.id_of(call).is_none() {
+            self.hub.cancel(engine, call);
+            return program.not_switched(call, Err(FetchError::Ended));
+        }
         let response = self.hub.response();
         let raw = response.and_then(|(head, bytes)| program.switched(call, head, bytes));
         let Some(raw) = raw else {
             self.hub.cancel(engine, call);
             return;
         };
-        let Some((id, rest, has_ended)) = self.hub.take_over(engine, call) else {
-            return program.raw_over(raw, Over::Closed(Cause::Eof));
-        };
+        let Some((id, rest, has_ended)) = self.hub.take_over(engine, call) else { return };
         if let Some(slot) = engine.state_mut(id) {
             *slot = Slot::of_raw(raw);
         }

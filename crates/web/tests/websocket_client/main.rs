@@ -7,6 +7,7 @@ mod bench;
 #[path = "../../../serve/tests/common/mod.rs"]
 mod common;
 mod engine;
+mod example;
 mod handshakes;
 mod messages;
 mod own;
