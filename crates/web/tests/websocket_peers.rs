@@ -49,12 +49,17 @@ impl Peer<()> for Closes {
 }
 
 /// What a server does with permessage-deflate, as the clients are told.
-const POLICIES: [&str; 1] = ["off"];
+const POLICIES: &[&str] =
+    if cfg!(feature = "deflate") { &["off", "fresh", "takeover"] } else { &["off"] };
 
 fn app(policy: &str) -> App {
     let settings = WebSocketSettings::new();
     let settings = match policy {
         "off" => settings,
+        #[cfg(feature = "deflate")]
+        "fresh" => settings.deflate(windlass_web::websocket::Deflate::NO_TAKEOVER),
+        #[cfg(feature = "deflate")]
+        "takeover" => settings.deflate(windlass_web::websocket::Deflate::TAKEOVER),
         _ => unreachable!("{policy}"),
     };
     App::new()

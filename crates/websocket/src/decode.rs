@@ -231,8 +231,11 @@ impl Decoder {
         if used == 2 && len < 126 || used == 8 && (len <= 0xffff || len >> 63 != 0) {
             return Err(Rule::Length);
         }
-        let before = if opcode == Opcode::Continuation { self.bytes } else { 0 };
-        if !opcode.is_control() && len > limits.message.saturating_sub(before) {
+        let (before, is_compressed) = match opcode {
+            Opcode::Continuation => (self.bytes, self.is_compressed),
+            _ => (0, first & 0x40 != 0),
+        };
+        if !opcode.is_control() && len > limits.payload(is_compressed).saturating_sub(before) {
             return Err(Rule::MessageLength);
         }
         let key = match rest[used..].first_chunk() {

@@ -353,8 +353,18 @@ fn compressed_messages_say_so_once() {
         assert_eq!(side.decode(input), [data(Kind::Text, true), text("a"), WAITS]);
         let input = [compressed(side), side.frame(0x81, b"\xff")].concat();
         assert_eq!(side.decode(input)[1], Seen::Refused(Rule::Utf8));
-        // What is compressed counts.
-        assert_eq!(side.limit(1, 1).refuses(compressed(side)), Rule::MessageLength);
+        // What is compressed counts, and may be larger than its text.
+        for (most, sent) in [(0, 64), (800, 964), (1 << 20, (9 << 17) + 64)] {
+            let limited = side.limit(most, 2);
+            assert_eq!(limited.refuses(limited.head(0xc2, sent + 1)), Rule::MessageLength);
+            let head = limited.head(0xc2, sent);
+            assert_eq!(limited.decode(&head), [Seen::Waits(head.len(), 0)]);
+            let begun = limited.frame(0x42, [0; 64]);
+            let whole = [begun.clone(), limited.head(0x80, sent - 64)].concat();
+            assert!(!limited.decode(whole).iter().any(|seen| matches!(seen, Seen::Refused(_))));
+            let over = [begun, limited.head(0x80, sent - 63)].concat();
+            assert_eq!(limited.refuses(over), Rule::MessageLength);
+        }
         let input = [side.frame(0x41, b"\xff"), vec![0xc0]].concat();
         assert_eq!(side.refuses(input), Rule::ReservedBit);
     }

@@ -123,7 +123,7 @@ impl WebSocketSettings {
     }
 
     /// Sets how many bytes a message may have. Beyond, the connection closes with 1009. Default 1
-    /// MiB.
+    /// MiB. A compressed message may be sent in an eighth more, for what does not get smaller.
     ///
     /// A message that is not whole also has to fit into the [share](windlass_serve::memory::Budget)
     /// of its connection in the memory of the server. One that never would closes it with 1009; one

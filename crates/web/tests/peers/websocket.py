@@ -34,9 +34,9 @@ def say(ws, message):
     assert heard == message, (len(message), len(heard))
 
 
-def speak(ws):
+def speak(ws, sizes):
     chance = random.Random(7)
-    for size in SIZES:
+    for size in sizes:
         for message in letters(size), bytes(size), chance.randbytes(size):
             say(ws, message)
         # Fragments, with empty ones.
@@ -75,7 +75,7 @@ def terms(ws):
 
 with opened("/echo") as ws:
     assert terms(ws) is None
-    speak(ws)
+    speak(ws, SIZES)
     close(ws)
 
 # The server closes, and says why.
@@ -104,7 +104,7 @@ OFFERS = [
     (False, False, 12, 12),
     (False, False, 15, 15),
 ]
-for offer in OFFERS:
+for at, offer in enumerate(OFFERS):
     asked = dict(zip(FIELDS, offer))
     with opened("/echo", extensions=[ClientPerMessageDeflateFactory(**asked)]) as ws:
         accepted = terms(ws)
@@ -119,6 +119,7 @@ for offer in OFFERS:
                 assert accepted.get(name, False) == wanted, (name, asked, accepted)
         if asked["server_max_window_bits"]:
             assert accepted["server_max_window_bits"] <= asked["server_max_window_bits"], accepted
-        speak(ws)
+        # A mebibyte takes its time in a build without optimisations.
+        speak(ws, SIZES if at == 0 else SIZES[:-1])
         close(ws)
 print("ok")
