@@ -47,6 +47,9 @@ bench-package: (section "bench-package")
 # Each example starts, serves a client, and ends with 0 on SIGTERM
 examples: (section "examples")
 
+# Autobahn's test suite, its short classes, on the WebSocket examples
+autobahn: (section "autobahn")
+
 # kqueue's selector on Linux
 kqueue: (section "kqueue")
 

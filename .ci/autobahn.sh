@@ -122,10 +122,11 @@ ended() {
 }
 
 server() {
-    local scheme=ws options=(--port 0 --deflate --takeover) peer
+    # Messages that refer to the ones before them, and with TLS such that do not.
+    local scheme=ws options=(--port 0 --takeover) peer
     if [ "$1" = tls ]; then
         scheme=wss
-        options+=(--tls)
+        options=(--port 0 --deflate --tls)
     fi
     # shellcheck disable=SC2206
     peer=(${PEER:-$target/debug/examples/websocket_echo})
