@@ -18,6 +18,7 @@ crate::every_kernel! {
     a_cancelled_handshake_tells_nothing
     a_client_that_stops_opens_none
     a_kept_connection_is_used
+    a_kept_connection_that_ends_is_replaced
 }
 
 fn a_request_has_what_a_server_needs<T: Harness>() {
@@ -237,4 +238,23 @@ fn a_kept_connection_is_used<T: Harness>() {
     // One connection is allowed, and there is room for it.
     scene.client.fetch(Fetch::get(&*url).timeout(Duration::from_secs(1000)));
     scene.until("another connection", |scene| scene.conns.len() == 2);
+}
+
+/// The server may close a kept connection while the handshake is sent on it.
+fn a_kept_connection_that_ends_is_replaced<T: Harness>() {
+    let mut scene = scene::<T>();
+    scene.client.fetch(Fetch::get(scene.url.replace("ws:", "http:")));
+    scene.until_asked(1);
+    scene.say(0, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert!(matches!(scene.event(), FetchEvent::Fetched { result: Ok(_), .. }));
+    scene.conns[0].request = None;
+    scene.client.open_websocket(&*scene.url, &WebSocketSettings::new());
+    scene.until_asked(1);
+    scene.finish(0);
+    scene.until("another connection", |scene| {
+        scene.conns.get(1).is_some_and(|conn| conn.request.is_some())
+    });
+    let head = scene.head(1, "");
+    scene.say(1, head);
+    assert!(matches!(scene.event(), FetchEvent::Opened { .. }));
 }

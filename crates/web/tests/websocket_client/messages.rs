@@ -23,6 +23,7 @@ crate::every_kernel! {
     a_server_that_does_not_answer_a_close_is_waited_for_no_longer
     a_message_in_front_of_a_close_can_be_answered
     a_pause_holds_back_all_behind_it
+    a_pause_holds_back_the_end
     an_end_without_a_close_is_not_clean
     a_reset_is_told
     a_server_that_breaks_the_protocol_hears_why
@@ -214,6 +215,31 @@ fn a_pause_holds_back_all_behind_it<T: Harness>() {
         assert!(scene.events.is_empty(), "{:?}", scene.events);
         scene.client.socket(id).expect("it is open").resume();
     }
+}
+
+/// The end of the input has come, too, when the first message is told.
+fn a_pause_holds_back_the_end<T: Harness>() {
+    let mut scene = scene::<T>();
+    scene.with_message = |client, id, _| client.socket(id).expect("it is open").pause();
+    scene.client.open_websocket(&*scene.url, &WebSocketSettings::new());
+    scene.until_asked(1);
+    let head = scene.head(0, "").into_bytes();
+    scene.say(0, [head, text("a"), text("b"), close(1000, "all")].concat());
+    scene.finish(0);
+    let id = match scene.event() {
+        FetchEvent::Opened { socket, .. } => socket,
+        other => panic!("{other:?}"),
+    };
+    for expected in ["a", "b"] {
+        assert_eq!(scene.message().as_text(), Some(expected));
+        for _ in 0..10 {
+            scene.turn(Duration::ZERO);
+        }
+        assert!(scene.events.is_empty(), "{:?}", scene.events);
+        scene.client.socket(id).expect("it is open").resume();
+    }
+    let end = scene.end();
+    assert!(end.is_clean && end.reason == "all", "{end:?}");
 }
 
 fn an_end_without_a_close_is_not_clean<T: Harness>() {
