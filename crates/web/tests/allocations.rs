@@ -285,18 +285,28 @@ const STEP: usize = 32;
 
 /// Bytes for each of many connections that have been answered once. They come in batches, so that
 /// the lists of connections with work stay short.
-fn idle_bytes(mut served: Served<'_>, address: SocketAddr) -> f64 {
+fn idle_bytes(served: Served<'_>, address: SocketAddr) -> f64 {
+    idle_bytes_behind(served, address, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", ANSWER)
+}
+
+/// The same, with a request and the length of its answer.
+fn idle_bytes_behind(
+    mut served: Served<'_>,
+    address: SocketAddr,
+    request: &[u8],
+    answer: usize,
+) -> f64 {
     windlass::fd::raise_max_open_files().expect("a limit");
     let mut clients = Vec::with_capacity(STEPS * STEP);
     let mut batch = |served: &mut Served<'_>| {
         let start = clients.len();
         for _ in 0..STEP {
             let mut client = TcpStream::connect(address).expect("a connection");
-            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("room");
+            client.write_all(request).expect("room");
             clients.push(client);
         }
         for client in &mut clients[start..] {
-            served.hear(client, &mut [0; ANSWER]);
+            served.hear(client, &mut vec![0; answer]);
         }
     };
     let before = live_bytes();
@@ -340,4 +350,102 @@ fn an_idle_connection_of_ipv6_takes_32_bytes_more() {
     println!("{serve:.1} bytes for a connection of serve, {app:.1} with requests");
     let slack = 16384.0 / (STEPS * STEP) as f64;
     assert!(app - serve <= 48.0 + slack, "{:.1} bytes more", app - serve);
+}
+
+#[cfg(feature = "websocket")]
+mod websocket {
+    use windlass_web::Status;
+    use windlass_web::websocket::{Message, Peer, Socket};
+    use windlass_websocket::{FrameHead, Kind, mask};
+
+    use super::*;
+
+    /// Echoes, and counts.
+    struct Counts(u64);
+
+    impl Peer<()> for Counts {
+        fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+            self.0 += 1;
+            assert!(c.send(message));
+        }
+    }
+
+    fn app() -> App<()> {
+        App::new().websocket("/", |_, _| Ok::<_, Status>(Counts(0)))
+    }
+
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    const HEAD: &str = "HTTP/1.1 101 Switching Protocols\r\n\
+        Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+        Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\
+        Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+
+    /// A message of a client, and the length of its echo.
+    fn message(kind: Kind, len: usize) -> (Vec<u8>, usize) {
+        let (head, key) = (FrameHead::new(kind.into(), len as u64), [1, 2, 3, 4]);
+        let (mut frame, mut payload) = (Vec::new(), vec![b'm'; len]);
+        head.masked(key).put(&mut frame);
+        mask(key, &mut payload);
+        frame.extend(payload);
+        (frame, head.size() + len)
+    }
+
+    #[test]
+    fn a_message_allocates_nothing() {
+        const ROUNDS: u64 = 100;
+        let (listener, address) = listener("127.0.0.1:0").expect("a listener");
+        let mut served = Served::app(app(), listener);
+        let mut client = TcpStream::connect(address).expect("a connection");
+        served.ask(&mut client, &[REQUEST.as_bytes()], &mut [0; HEAD.len()]);
+        let ping = {
+            let (mut frame, _) = message(Kind::Text, 5);
+            frame[0] = 0x89;
+            frame
+        };
+        let small = message(Kind::Text, 5);
+        let many: Vec<u8> = small.0.repeat(16);
+        let cases = [
+            ("empty", message(Kind::Text, 0)),
+            ("small", small.clone()),
+            ("medium", message(Kind::Binary, 1000)),
+            ("large", message(Kind::Text, 10_000)),
+            ("pipelined", (many, 16 * small.1)),
+            ("ping", (ping, 7)),
+        ];
+        for (name, (frame, len)) in cases {
+            let mut echo = vec![0; len];
+            let mut round = || served.ask(&mut client, &[&frame], &mut echo);
+            (0..20).for_each(|_| round()); // tables and buffers grow
+            let before = allocations();
+            (0..ROUNDS).for_each(|_| round());
+            let count = allocations() - before;
+            assert_eq!(count, 0, "{name}: {count} for {ROUNDS} rounds");
+        }
+        // One in pieces has a buffer, and a limit of its time, which allocates now and then.
+        let (frame, len) = message(Kind::Text, 1000);
+        let mut echo = vec![0; len];
+        let mut round = || served.ask(&mut client, &[&frame[..500], &frame[500..]], &mut echo);
+        (0..20).for_each(|_| round());
+        let before = allocations();
+        (0..ROUNDS).for_each(|_| round());
+        let count = allocations() - before;
+        println!("{count} allocations for {ROUNDS} messages in pieces");
+        assert!(count <= 4 * ROUNDS, "{count} for {ROUNDS} rounds");
+    }
+
+    #[test]
+    fn an_idle_websocket_takes_64_bytes_more_than_an_idle_connection() {
+        let http = bytes_of_app("127.0.0.1:0").unwrap();
+        let (listener, address) = listener("127.0.0.1:0").unwrap();
+        let (frame, len) = message(Kind::Text, 5);
+        let all = [REQUEST.as_bytes(), &frame].concat();
+        let served = Served::app(app(), listener);
+        let websocket = idle_bytes_behind(served, address, &all, HEAD.len() + len);
+        println!("{http:.1} bytes for a connection with requests, {websocket:.1} for a WebSocket");
+        let slack = 16384.0 / (STEPS * STEP) as f64;
+        assert!(websocket - http <= 64.0 + slack, "{:.1} bytes more", websocket - http);
+    }
 }
