@@ -118,17 +118,20 @@ impl SocketCompression {
         what: &Published,
     ) -> Arc<[u8]> {
         let (kind, plain) = what.message();
-        let frame = what.compressed_frame(self.window.bits(), || {
+        what.compressed_frame(self.window.bits(), || {
             let mut frame = Vec::new();
             let context = Context::Fresh(self.window);
             let deflaters = shared.deflaters(self.level);
             put_compressed(deflaters, context, (kind, plain), None, &mut frame);
             frame.into()
-        });
+        })
+    }
+
+    /// A message was sent in such a frame.
+    pub(super) fn note_sent(&mut self, plain: &[u8]) {
         if let Some(history) = &mut self.sent {
             history.append(plain);
         }
-        frame
     }
 
     /// The text of a compressed message.

@@ -145,8 +145,11 @@ impl Session {
         if !self.is_open() {
             return;
         }
-        if !carrier.is_behind() && self.send_published(carrier, what) {
-            return;
+        if !carrier.is_behind() {
+            match self.send_published(carrier, what) {
+                Ok(()) | Err(Refusal::Stale) => return, // it ends already, and is not slow
+                Err(_) => {}
+            }
         }
         carrier.count(self.settings.is_lossy);
         if !self.settings.is_lossy {
@@ -155,20 +158,29 @@ impl Session {
     }
 
     #[inline]
-    pub(super) fn send_published(&mut self, carrier: &mut dyn Carrier, what: &Published) -> bool {
+    pub(super) fn send_published(
+        &mut self,
+        carrier: &mut dyn Carrier,
+        what: &Published,
+    ) -> Result<(), Refusal> {
         let (kind, plain) = what.message();
         if self.role == Role::Client {
             let message = Message::new(kind, plain.to_vec().into());
-            return self.send(carrier, message).is_ok();
+            return self.send(carrier, message).map_err(|refused| refused.reason);
         }
         #[cfg(feature = "deflate")]
         if let Some(own) = &mut self.compression
             && plain.len() >= self.settings.compress_from
         {
             let frame = own.frame_for(&mut carrier.sockets().compression, what);
-            return carrier.write(Buf::from(frame)).is_ok();
+            let written = carrier.write(Buf::from(frame));
+            if written.is_ok() {
+                own.note_sent(plain); // what the peer does not get is no part of its history
+            }
+            return written.map_err(|refused| refused.reason);
         }
-        carrier.write(Buf::from(Arc::clone(what.frame()))).is_ok()
+        let written = carrier.write(Buf::from(Arc::clone(what.frame())));
+        written.map_err(|refused| refused.reason)
     }
 
     pub(crate) fn is_open(&self) -> bool {

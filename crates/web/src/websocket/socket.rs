@@ -87,11 +87,11 @@ impl<'a> Socket<'a> {
         if !self.session.is_open() {
             return false;
         }
-        let is_sent = self.session.send_published(self.carrier, message);
-        if !is_sent {
+        let sent = self.session.send_published(self.carrier, message);
+        if sent.is_err() {
             self.abort();
         }
-        is_sent
+        sent.is_ok()
     }
 
     /// What sends to this connection from any thread.

@@ -14,5 +14,6 @@ mod memory;
 mod messages;
 mod parts;
 mod program;
+mod seeds;
 mod threads;
 mod topics;

@@ -1,6 +1,7 @@
 //! An application that does what its clients say, and notes what happens.
 #![allow(dead_code, unreachable_pub)] // it is a module of a test binary
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use windlass_serve::Id;
@@ -16,6 +17,8 @@ use crate::common::Harness;
 #[derive(Default)]
 pub struct Log {
     pub opened: Vec<Id>,
+    /// The ids of connections by the numbers that they have said.
+    pub ids: HashMap<usize, Id>,
     /// Messages and pongs, by the number of their connection.
     pub heard: Vec<(usize, Got)>,
     pub drained: usize,
@@ -42,6 +45,8 @@ impl Log {
 /// Does what texts say that begin with `!`, and echoes all other messages.
 pub struct Obeys {
     number: usize,
+    /// The number that its client has said.
+    said: Option<usize>,
     /// What it does when it is opened, and when it has room again.
     at_open: String,
     at_drained: String,
@@ -49,7 +54,12 @@ pub struct Obeys {
 
 impl Obeys {
     pub fn new(at_open: &str, at_drained: &str) -> Obeys {
-        Obeys { number: 0, at_open: at_open.to_owned(), at_drained: at_drained.to_owned() }
+        Obeys {
+            number: 0,
+            said: None,
+            at_open: at_open.to_owned(),
+            at_drained: at_drained.to_owned(),
+        }
     }
 }
 
@@ -94,7 +104,8 @@ fn obey_all(c: &mut Socket<'_>, orders: &str) {
 
 impl Peer<Log> for Obeys {
     fn open(&mut self, log: &mut Log, c: &mut Socket<'_>) {
-        self.number = log.opened.len();
+        self.number = self.said.unwrap_or(log.opened.len());
+        log.ids.insert(self.number, c.id());
         log.opened.push(c.id());
         obey_all(c, &self.at_open);
     }
@@ -141,7 +152,8 @@ pub fn app(settings: WebSocketSettings) -> App<Log> {
     App::with(|_| Log::default())
         .websocket_with(settings, "/ws", |_, q| {
             let plain = |name: &str| q.query(name).unwrap_or("").replace('_', " ");
-            Ok::<_, Status>(Obeys::new(&plain("open"), &plain("drained")))
+            let said = q.query("number").and_then(|number| number.parse().ok());
+            Ok::<_, Status>(Obeys { said, ..Obeys::new(&plain("open"), &plain("drained")) })
         })
         .get("/page", |_, _| "page")
         .finished(|log: &mut Log, finished| {
