@@ -8,7 +8,7 @@ use windlass::{Buf, Op, Watcher};
 use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::parts::idle::IdleClock;
-use crate::parts::output::LARGE;
+use crate::parts::output::{LARGE, SMALL};
 use crate::parts::table::{
     ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL, TIMED,
 };
@@ -69,6 +69,10 @@ impl<S> Engine<S> {
 
     #[inline(never)]
     pub(crate) fn write_more(&mut self, index: u32, data: Buf) -> Result<(), Refused<Buf>> {
+        let bytes = data.as_slice(); // none for a list
+        if (1..=SMALL).contains(&bytes.len()) && self.copy_behind(index, bytes) {
+            return Ok(());
+        }
         if let Some(at) = self.table.place(index).session() {
             return self.write_datagram(at, data);
         }
@@ -132,6 +136,15 @@ impl<S> Engine<S> {
     /// Copies bytes to the connection that has a place.
     #[inline]
     pub(crate) fn write_slice_at(&mut self, index: u32, bytes: &[u8]) -> Result<(), Refusal> {
+        if self.copy_behind(index, bytes) {
+            return Ok(());
+        }
+        self.write_slice_more(index, bytes)
+    }
+
+    /// Copies bytes behind others of this turn that are copied, if that is all there is to do.
+    #[inline]
+    fn copy_behind(&mut self, index: u32, bytes: &[u8]) -> bool {
         let (place, charged) = self.table.look(index);
         let (flags, at) = (place.flags, place.active as usize);
         if flags & DIRTY != 0
@@ -145,9 +158,9 @@ impl<S> Engine<S> {
             active.corked += bytes.len();
             active.copied.extend_from_slice(bytes);
             self.memory.room -= bytes.len();
-            return Ok(());
+            return true;
         }
-        self.write_slice_more(index, bytes)
+        false
     }
 
     #[inline(never)]
