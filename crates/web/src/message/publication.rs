@@ -21,7 +21,7 @@ pub struct Published {
     frame: OnceLock<Arc<[u8]>>,
     /// The frame with its message compressed, for the windows of 9 to 15 bits.
     #[cfg(all(feature = "websocket", feature = "deflate"))]
-    compressed: [OnceLock<Arc<[u8]>>; 7],
+    compressed: [OnceLock<Option<Arc<[u8]>>>; 7],
 }
 
 enum What {
@@ -57,14 +57,16 @@ impl Published {
         }
     }
 
-    /// As the one frame of a message, compressed with a window of 9 to 15 bits.
+    /// As the one frame of a message, compressed with a window of 9 to 15 bits; or as it is, and
+    /// false, if it is no shorter so.
     #[cfg(all(feature = "websocket", feature = "deflate"))]
     pub(crate) fn compressed_frame(
         &self,
         window: u8,
-        make: impl FnOnce() -> Arc<[u8]>,
-    ) -> Arc<[u8]> {
-        Arc::clone(self.compressed[usize::from(window) - 9].get_or_init(make))
+        make: impl FnOnce() -> Option<Arc<[u8]>>,
+    ) -> (Arc<[u8]>, bool) {
+        let compressed = self.compressed[usize::from(window) - 9].get_or_init(make);
+        (Arc::clone(compressed.as_ref().unwrap_or_else(|| self.frame())), compressed.is_some())
     }
 
     /// As the one frame of a message.

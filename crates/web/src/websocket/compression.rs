@@ -1,4 +1,4 @@
-//! SocketCompression of messages, as a loop and its connections have it.
+//! Compression of messages, as a loop and its connections have it.
 //!
 //! # Why
 //! A loop has the deflaters and inflaters, and a connection only what its messages can refer to:
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use windlass_serve::Id;
 use windlass_websocket::deflate::{
     Context, DeflaterSettings, Deflaters, History, InflateCaps, InflaterSettings, Inflaters,
-    StreamingInflater, Window,
+    StreamingInflater, UnsentMessage, Window,
 };
 use windlass_websocket::handshake::Deflate;
 use windlass_websocket::{Error, FrameHead, Kind, Role, Rule, mask};
@@ -66,18 +66,20 @@ impl LoopCompression {
     }
 }
 
-/// What a connection has for compressed messages.
-pub(super) struct SocketCompression {
-    level: u8,
-    /// The window of what is sent.
-    window: Window,
+/// The last bytes of each direction whose messages refer to those before.
+pub(super) struct Histories {
     sent: Option<History>,
     received: Option<History>,
 }
 
-impl SocketCompression {
+/// What a connection has for compressed messages. Where nothing is taken over, that is the window
+/// of what is sent.
+#[derive(Clone, Copy)]
+pub(super) struct SocketWindow(Window);
+
+impl SocketWindow {
     /// As both sides have agreed.
-    pub(super) fn new(role: Role, agreed: Deflate, level: u8) -> SocketCompression {
+    pub(super) fn new(role: Role, agreed: Deflate) -> (SocketWindow, Option<Box<Histories>>) {
         let server = (agreed.server_window, agreed.server_takeover);
         let client = (agreed.client_window, agreed.client_takeover);
         let (out, inward) = match role {
@@ -87,103 +89,95 @@ impl SocketCompression {
         let window = |bits| Window::new(bits).unwrap_or(Window::MAX);
         let history =
             |(bits, takes_over): (u8, bool)| takes_over.then(|| History::new(window(bits)));
-        SocketCompression {
-            level,
-            window: window(out.0),
-            sent: history(out),
-            received: history(inward),
-        }
+        let own = Histories { sent: history(out), received: history(inward) };
+        let has_any = own.sent.is_some() || own.received.is_some();
+        (SocketWindow(window(out.0)), has_any.then(|| Box::new(own)))
+    }
+}
+
+impl Histories {
+    /// What is sent joins it.
+    pub(super) fn sent(&mut self) -> Option<&mut History> {
+        self.sent.as_mut()
     }
 
-    fn context(history: Option<&mut History>, window: Window) -> Context<'_> {
-        history.map_or(Context::Fresh(window), Context::Kept)
+    fn received(own: Option<&mut Histories>) -> Context<'_> {
+        let received = own.and_then(|own| own.received.as_mut());
+        received.map_or(Context::Fresh(Window::MAX), Context::Kept)
     }
+}
 
-    /// Appends the frame of a compressed message.
+impl LoopCompression {
+    /// Appends the frame of a compressed message. Nothing of the connection changes before the
+    /// text [joins](History::join) what was sent. `None`: the frame would be as long as that of
+    /// the message as it is.
     pub(super) fn compress(
         &mut self,
-        shared: &mut LoopCompression,
+        (level, SocketWindow(window)): (u8, SocketWindow),
+        sent: Option<&mut History>,
         message: (Kind, &[u8]),
         key: Option<[u8; 4]>,
         out: &mut Vec<u8>,
-    ) {
-        let context = SocketCompression::context(self.sent.as_mut(), self.window);
-        put_compressed(shared.deflaters(self.level), context, message, key, out);
+    ) -> Option<UnsentMessage> {
+        put_compressed(self.deflaters(level), (window, sent), message, key, out)
     }
 
-    /// The frame of a message that goes to many connections.
+    /// The frame of a message that goes to many connections, and whether it is compressed: then
+    /// the text joins what is sent.
     pub(super) fn frame_for(
         &mut self,
-        shared: &mut LoopCompression,
+        (level, SocketWindow(window)): (u8, SocketWindow),
         what: &Published,
-    ) -> Arc<[u8]> {
-        let (kind, plain) = what.message();
-        what.compressed_frame(self.window.bits(), || {
-            let mut frame = Vec::new();
-            let context = Context::Fresh(self.window);
-            let deflaters = shared.deflaters(self.level);
-            put_compressed(deflaters, context, (kind, plain), None, &mut frame);
-            frame.into()
+    ) -> (Arc<[u8]>, bool) {
+        what.compressed_frame(window.bits(), || {
+            let (mut frame, to) = (Vec::new(), (window, None));
+            let made = put_compressed(self.deflaters(level), to, what.message(), None, &mut frame);
+            made.map(|_| frame.into())
         })
-    }
-
-    /// A message was sent in such a frame.
-    pub(super) fn note_sent(&mut self, plain: &[u8]) {
-        if let Some(history) = &mut self.sent {
-            history.append(plain);
-        }
     }
 
     /// The text of a compressed message.
     pub(super) fn inflate(
         &mut self,
-        shared: &mut LoopCompression,
+        own: Option<&mut Histories>,
         kind: Kind,
         payload: &[u8],
         most: u64,
     ) -> Result<Vec<u8>, Error> {
         let caps = InflateCaps { bytes: most, ..InflateCaps::default() };
-        let context = SocketCompression::context(self.received.as_mut(), Window::MAX);
-        shared.plain.clear();
-        shared.inflaters.inflate(context, payload, caps, &mut shared.plain)?;
-        if kind == Kind::Text && simdutf8::basic::from_utf8(&shared.plain).is_err() {
+        let plain = &mut self.plain;
+        plain.clear();
+        let inflated = self.inflaters.inflate(Histories::received(own), payload, caps, plain);
+        if inflated.is_err() && plain.capacity() > KEPT {
+            *plain = Vec::new();
+        }
+        inflated?;
+        if kind == Kind::Text && simdutf8::basic::from_utf8(plain).is_err() {
             return Err(Rule::Utf8.into());
         }
         // A large one is the message itself, a small one is copied to memory of its size.
-        match shared.plain.len() > KEPT {
-            true => Ok(std::mem::take(&mut shared.plain)),
-            false => Ok(shared.plain.clone()),
+        match plain.len() > KEPT {
+            true => Ok(std::mem::take(plain)),
+            false => Ok(plain.clone()),
         }
     }
 
     /// An inflater for a message in parts, if the loop has one left.
     pub(super) fn take_inflater(
         &mut self,
-        shared: &mut LoopCompression,
+        own: Option<&mut Histories>,
         most: u64,
     ) -> Option<StreamingInflater> {
         let caps = InflateCaps { bytes: most, ..InflateCaps::default() };
-        let context = SocketCompression::context(self.received.as_mut(), Window::MAX);
-        shared.inflaters.take(context, caps)
+        self.inflaters.take(Histories::received(own), caps)
     }
 
     pub(super) fn put_inflater_back(
         &mut self,
-        shared: &mut LoopCompression,
+        own: Option<&mut Histories>,
         inflater: StreamingInflater,
     ) {
-        shared.inflaters.put_back(inflater, self.received.as_mut());
-    }
-
-    /// Whether messages that are sent refer to those before.
-    pub(super) fn keeps_sent(&self) -> bool {
-        self.sent.is_some()
-    }
-
-    /// The memory that it takes.
-    pub(super) fn held(&self) -> usize {
-        let histories = self.sent.iter().chain(&self.received);
-        histories.map(History::allocated).sum()
+        self.inflaters.put_back(inflater, own.and_then(|own| own.received.as_mut()));
     }
 }
 
@@ -192,15 +186,25 @@ const KEPT: usize = 64 << 10;
 
 fn put_compressed(
     deflaters: &mut Deflaters,
-    context: Context<'_>,
+    (window, sent): (Window, Option<&mut History>),
     (kind, plain): (Kind, &[u8]),
     key: Option<[u8; 4]>,
     out: &mut Vec<u8>,
-) {
+) -> Option<UnsentMessage> {
     let start = out.len();
     out.resize(start + FrameHead::MOST, 0);
-    deflaters.compress(context, plain, out);
+    let unsent = match sent {
+        Some(history) => deflaters.compress_unsent(history, plain, out),
+        None => {
+            deflaters.compress(Context::Fresh(window), plain, out);
+            UnsentMessage::default()
+        }
+    };
     let len = out.len() - start - FrameHead::MOST;
+    if len >= plain.len() {
+        out.truncate(start);
+        return None;
+    }
     let mut head = FrameHead::new(kind.into(), len as u64).compressed();
     if let Some(key) = key {
         head = head.masked(key);
@@ -212,4 +216,5 @@ fn put_compressed(
     out.copy_within(start + FrameHead::MOST.., start + size);
     out.truncate(start + size + len);
     out[start..start + size].copy_from_slice(&bytes[..size]);
+    Some(unsent)
 }

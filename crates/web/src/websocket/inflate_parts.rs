@@ -54,10 +54,10 @@ impl Session {
         let most = self.settings.limits.message;
         let mut at = 0;
         while self.takes_messages() {
-            let own = self.compression.as_mut().expect("the decoder refuses it otherwise");
-            let shared = &mut carrier.sockets().compression;
+            let own = self.histories.as_deref_mut();
             if inflating.inflater.is_none() {
-                inflating.inflater = own.take_inflater(shared, most);
+                let shared = &mut carrier.sockets().compression;
+                inflating.inflater = shared.take_inflater(own, most);
             }
             let Some(inflater) = &mut inflating.inflater else {
                 let id = carrier.id();
@@ -77,7 +77,8 @@ impl Session {
                 }
             }
             if is_last && let Some(inflater) = inflating.inflater.take() {
-                own.put_inflater_back(&mut carrier.sockets().compression, inflater);
+                let own = self.histories.as_deref_mut();
+                carrier.sockets().compression.put_inflater_back(own, inflater);
             }
             if (!data.is_empty() || is_last) && self.is_open() {
                 let (kind, is_first) = (inflating.kind, !inflating.is_told);

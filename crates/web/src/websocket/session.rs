@@ -16,7 +16,7 @@ use windlass_websocket::{CloseCode, Error, Event, FrameHead, Kind, Opcode, Role,
 
 use super::carrier::Carrier;
 #[cfg(feature = "deflate")]
-use super::compression::SocketCompression;
+use super::compression::{Histories, SocketWindow};
 use super::incoming::Incoming;
 use super::message::{Message, Payload};
 use super::parts::MessagePart;
@@ -73,9 +73,11 @@ pub(crate) struct Session {
     pub(super) protocol: u16,
     role: Role,
     flags: u16,
-    /// What it has for compressed messages, if both sides have agreed to them.
+    /// What messages are compressed with, if both sides have agreed to it.
     #[cfg(feature = "deflate")]
-    pub(super) compression: Option<Box<SocketCompression>>,
+    deflate: Option<SocketWindow>,
+    #[cfg(feature = "deflate")]
+    pub(super) histories: Option<Box<Histories>>,
 }
 
 /// The program does not want messages now.
@@ -124,15 +126,17 @@ impl Session {
             role,
             flags: 0,
             #[cfg(feature = "deflate")]
-            compression: None,
+            deflate: None,
+            #[cfg(feature = "deflate")]
+            histories: None,
         }
     }
 
     /// Messages may be compressed: both sides have agreed to this.
     #[cfg(feature = "deflate")]
     pub(crate) fn deflate(mut self, agreed: Deflate) -> Session {
-        let level = self.settings.level;
-        self.compression = Some(Box::new(SocketCompression::new(self.role, agreed, level)));
+        let (window, histories) = SocketWindow::new(self.role, agreed);
+        (self.deflate, self.histories) = (Some(window), histories);
         self
     }
 
@@ -169,13 +173,17 @@ impl Session {
             return self.send(carrier, message).map_err(|refused| refused.reason);
         }
         #[cfg(feature = "deflate")]
-        if let Some(own) = &mut self.compression
+        if let Some(window) = self.deflate
             && plain.len() >= self.settings.compress_from
         {
-            let frame = own.frame_for(&mut carrier.sockets().compression, what);
+            let with = (self.settings.level, window);
+            let (frame, is_compressed) = carrier.sockets().compression.frame_for(with, what);
             let written = carrier.write(Buf::from(frame));
-            if written.is_ok() {
-                own.note_sent(plain); // what the peer does not get is no part of its history
+            if written.is_ok()
+                && is_compressed
+                && let Some(history) = self.histories.as_mut().and_then(|own| own.sent())
+            {
+                history.append(plain); // what the peer does not get is no part of it
             }
             return written.map_err(|refused| refused.reason);
         }
@@ -202,7 +210,7 @@ impl Session {
         }
         let role = self.role;
         #[cfg(feature = "deflate")]
-        let deflates = self.compression.is_some();
+        let deflates = self.deflate.is_some();
         #[cfg(not(feature = "deflate"))]
         let deflates = false;
         let kept = self.unfinished.take();
@@ -306,7 +314,7 @@ impl Session {
                 if is_last && self.flags & SAID_CLOSE == 0 {
                     let message = std::mem::take(&mut unfinished.message);
                     if self.flags & LIMITED != 0 {
-                        carrier.charge(self.held()); // it is the program's, which may send it
+                        carrier.charge(0); // it is the program's, which may send it
                     }
                     let message = match is_compressed {
                         false => Message::new(kind, message.into()),
@@ -349,9 +357,9 @@ impl Session {
         kind: Kind,
         payload: &[u8],
     ) -> Result<Message, Error> {
-        let own = self.compression.as_mut().expect("the decoder refuses it otherwise");
         let most = self.settings.limits.message;
-        let plain = own.inflate(&mut carrier.sockets().compression, kind, payload, most)?;
+        let own = self.histories.as_deref_mut();
+        let plain = carrier.sockets().compression.inflate(own, kind, payload, most)?;
         Ok(Message::new(kind, plain.into()))
     }
 
@@ -373,14 +381,15 @@ impl Session {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {
                 self.flags &= !LIMITED;
-                carrier.charge(self.held());
+                carrier.charge(0);
                 if self.is_open() {
                     carrier.limit(None, 0);
                 }
             }
             return;
         }
-        carrier.charge(unfinished.held() + self.held());
+        // What messages refer to is not charged: it stays as long as the connection does.
+        carrier.charge(unfinished.held());
         if self.flags & LIMITED == 0 || has_message {
             self.flags |= LIMITED;
             let (span, least) = self.settings.message_time;
@@ -404,15 +413,6 @@ impl Session {
             let code = if never { CloseCode::TOO_BIG } else { CloseCode::TRY_LATER };
             self.refuse(carrier, code, "there is no memory for the message");
         }
-    }
-
-    /// The memory that it takes between messages.
-    fn held(&self) -> usize {
-        #[cfg(feature = "deflate")]
-        let held = self.compression.as_ref().map_or(0, |own| own.held());
-        #[cfg(not(feature = "deflate"))]
-        let held = 0;
-        held
     }
 
     fn answer_ping(&mut self, carrier: &mut dyn Carrier, data: &[u8]) {
@@ -509,24 +509,33 @@ impl Session {
         carrier: &mut dyn Carrier,
         message: Message,
     ) -> Result<Result<(), Refused<Message>>, Message> {
-        let Some(own) = &mut self.compression else { return Err(message) };
+        let Some(window) = self.deflate else { return Err(message) };
         let plain = message.as_bytes();
         if plain.len() < self.settings.compress_from {
             return Err(message);
         }
-        let shared = carrier.sockets();
+        let (shared, with) = (carrier.sockets(), (self.settings.level, window));
         let key = (self.role == Role::Client).then(|| shared.keys.next());
         let mut out = std::mem::take(&mut shared.out);
         out.clear();
-        own.compress(&mut shared.compression, (message.kind(), plain), key, &mut out);
-        let (written, is_kept) = (carrier.write_slice(&out), own.keeps_sent());
-        carrier.sockets().out = out;
-        Ok(written.map_err(|reason| {
-            if is_kept {
-                self.abort(carrier); // later messages refer to what the peer has not got
+        let mut sent = self.histories.as_mut().and_then(|own| own.sent());
+        let what = (message.kind(), plain);
+        let made = shared.compression.compress(with, sent.as_deref_mut(), what, key, &mut out);
+        let written = made.map(|unsent| {
+            let written = carrier.write_slice(&out);
+            // The peer gets it: later messages refer to it.
+            if written.is_ok()
+                && let Some(history) = sent
+            {
+                history.join(plain, unsent);
             }
-            Refused { value: message, reason }
-        }))
+            written
+        });
+        carrier.sockets().out = out;
+        match written {
+            Some(written) => Ok(written.map_err(|reason| Refused { value: message, reason })),
+            None => Err(message),
+        }
     }
 
     /// Begins to close: the first close frame is ours.

@@ -134,7 +134,12 @@ impl WebSocketSettings {
 
     /// Compresses messages, if the other side agrees (permessage-deflate, RFC 7692). The default of
     /// [`Deflate`] keeps nothing between messages, so that a connection costs no more.
-    /// [`Deflate::TAKEOVER`] compresses better, and keeps up to 4 KiB of each direction.
+    /// [`Deflate::TAKEOVER`] compresses better, and keeps up to 4 KiB of each direction for as long
+    /// as the connection lives: that memory is not part of a connection's share of
+    /// [`Limits::memory`](windlass_serve::Limits::memory), so
+    /// [`Limits::connections`](windlass_serve::Limits::connections) bounds it.
+    ///
+    /// A message that compression does not make smaller is sent as it is.
     #[cfg(feature = "deflate")]
     pub fn deflate(self, agree: Deflate) -> WebSocketSettings {
         self.set(|settings| settings.deflate = Some(agree))

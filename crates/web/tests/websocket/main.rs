@@ -7,6 +7,8 @@ mod bench;
 mod client;
 #[path = "../../../serve/tests/common/mod.rs"]
 mod common;
+#[cfg(feature = "deflate")]
+mod compressed;
 mod ends;
 mod flow;
 mod handshakes;

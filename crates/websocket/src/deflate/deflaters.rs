@@ -7,7 +7,7 @@ use zlib_rs::{Deflate, DeflateConfig, DeflateFlush};
 
 use super::lease::StreamLeases;
 use super::stream_out::{StreamingDeflater, StreamingState};
-use super::{Context, History, Window};
+use super::{Context, History, UnsentMessage, Window};
 
 /// Bytes that are made at once, before they are appended.
 const AT_ONCE: usize = 8 << 10;
@@ -132,11 +132,26 @@ impl Deflaters {
                 deflater.deflate.reset();
                 deflater.end(plain, out);
             }
-            Context::Kept(history) => self.compress_with(history, plain, out),
+            Context::Kept(history) => {
+                let unsent = self.compress_unsent(history, plain, out);
+                history.join(plain, unsent);
+            }
         }
     }
 
-    fn compress_with(&mut self, history: &mut History, plain: &[u8], out: &mut Vec<u8>) {
+    /// Compresses a message that may not be sent after all, and appends its payload to `out`. Once
+    /// it is sent, its text [joins](History::join) the history. If it is not, nothing has happened,
+    /// but that the next message is primed.
+    pub fn compress_unsent(
+        &mut self,
+        history: &mut History,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> UnsentMessage {
+        if plain.is_empty() {
+            out.push(0);
+            return UnsentMessage { slot: history.slot, stamp: history.stamp };
+        }
         self.clock += 1;
         let at = usize::from(history.slot);
         let live = self.live.get(at).filter(|live| live.stamp == history.stamp);
@@ -149,13 +164,14 @@ impl Deflaters {
             let deflater = self.fresh(history.window());
             deflater.prime(history);
             deflater.end(plain, out);
-            return history.append(plain);
+            return UnsentMessage { slot: 0, stamp: 0 };
         };
-        history.append(plain);
-        (history.slot, history.stamp) = (at as u16, self.stamps.next());
+        history.stamp = 0; // the deflater has the context with the message, or none
+        let stamp = self.stamps.next();
         let live = &mut self.live[at];
-        (live.stamp, live.used) = (history.stamp, self.clock);
+        (live.stamp, live.used) = (stamp, self.clock);
         live.deflater.end(plain, out);
+        UnsentMessage { slot: at as u16, stamp }
     }
 
     fn fresh(&mut self, window: Window) -> &mut Deflater {

@@ -24,6 +24,16 @@ pub struct History {
     pub(super) stamp: u64,
 }
 
+/// A message that is compressed, and not sent yet:
+/// [`Deflaters::compress_unsent`](super::Deflaters::compress_unsent) makes it.
+#[derive(Debug, Default)]
+#[must_use = "a message that is sent joins the history"]
+pub struct UnsentMessage {
+    /// The live deflater that has the context with this message in it. By default none has.
+    pub(super) slot: u16,
+    pub(super) stamp: u64,
+}
+
 impl History {
     /// No bytes yet. It takes no memory before the first message.
     pub const fn new(window: Window) -> History {
@@ -75,6 +85,13 @@ impl History {
             self.bytes[..front.len()].copy_from_slice(front);
             self.next = ((at + over.len()) % size) as u16;
         }
+    }
+
+    /// The last message that was [compressed](super::Deflaters::compress_unsent) with this history
+    /// is sent: its plain text joins.
+    pub fn join(&mut self, plain: &[u8], message: UnsentMessage) {
+        self.append(plain);
+        (self.slot, self.stamp) = (message.slot, message.stamp);
     }
 
     /// What it holds: the older part, and the newer one.

@@ -50,7 +50,7 @@ mod stream_out;
 mod window;
 
 pub use deflaters::{DeflaterSettings, Deflaters};
-pub use history::History;
+pub use history::{History, UnsentMessage};
 pub use inflaters::{InflaterSettings, Inflaters};
 pub use inflating::{InflateCaps, InflateError};
 pub use shared::SharedPayloads;
