@@ -169,6 +169,16 @@ print(it.getsockname()[1])')
     end "$wstest" wstest
 }
 
+# Runs the cases, and says whether all of them end well.
+judged() {
+    local count
+    rm -rf "$reports"
+    "$1" "$2"
+    count=$(sed -n 's/^Ok, will run \([0-9]*\) test cases.*/\1/p' "$scratch/wstest")
+    [ "${cases[*]}" != '*' ] || [ "$count" = "$ALL" ] || die "wstest has $count cases"
+    "$python" .ci/autobahn_report.py "$reports/index.json" "$1" "$count" .ci/autobahn.known
+}
+
 if ! find_python; then
     skip "Autobahn: there is no Python 2.7 with pip"
 elif ! install_wstest; then
@@ -186,12 +196,15 @@ else
         for transport in "${transports[@]}"; do
             section "Autobahn: $mode, $transport, $driver"
             reports=$at/reports/$mode-$transport-$driver
-            rm -rf "$reports"
-            "$mode" "$transport"
-            count=$(sed -n 's/^Ok, will run \([0-9]*\) test cases.*/\1/p' "$scratch/wstest")
-            [ "${cases[*]}" != '*' ] || [ "$count" = "$ALL" ] || die "wstest has $count cases"
-            "$python" .ci/autobahn_report.py "$reports/index.json" "$mode" "$count" \
-                .ci/autobahn.known || failed+=("$mode, $transport, $driver")
+            judged "$mode" "$transport" && continue
+            # wstest gives a peer half a second in many cases: on a busy machine a few run again.
+            all=("${cases[@]}")
+            read -r -a cases <"$reports/bad"
+            if [ "${#cases[@]}" = 0 ] || [ "${#cases[@]}" -gt 5 ] \
+                || ! judged "$mode" "$transport"; then
+                failed+=("$mode, $transport, $driver")
+            fi
+            cases=("${all[@]}")
         done
     done
     [ "${#failed[@]}" = 0 ] || die "Autobahn: $(printf '%s; ' "${failed[@]}")"

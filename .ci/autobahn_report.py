@@ -48,6 +48,8 @@ def main():
             print("    %s" % detail["resultClose"])
             print("    expected %.300s" % json.dumps(detail["expected"]))
             print("    received %.300s" % json.dumps(detail["received"]))
+    with io.open(os.path.join(os.path.dirname(path), "bad"), "w") as file:
+        file.write(u" ".join(bad) + u"\n")
     text = ", ".join("%d %s/%s" % ((counts[ends],) + ends) for ends in sorted(counts))
     print("%d cases: %s; %d of them as known" % (len(cases), text, told))
     if len(cases) != int(expected):
