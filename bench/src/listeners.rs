@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -10,6 +9,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::arguments::{Arguments, invalid};
 use crate::process::cpu_time_of;
+use crate::websocket_load;
 
 struct Listener {
     socket: TcpStream,
@@ -19,7 +19,8 @@ struct Listener {
     last: u64,
 }
 
-/// `listen --port N --connections N --stalled N --size N --seconds S --server PID`
+/// `listen --port N --connections N --stalled N --size N --seconds S --server PID --websocket
+/// true|false`
 ///
 /// Prints microseconds of the server's processor time per delivery, and the median delay in
 /// microseconds. A delivery is one message that arrives at one connection; its delay is the time
@@ -32,17 +33,23 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let size: usize = arguments.option("--size", 64)?;
     let seconds: f64 = arguments.option("--seconds", 1.0)?;
     let server: u32 = arguments.option("--server", 0)?;
+    let is_websocket: bool = arguments.option("--websocket", false)?;
     arguments.end()?;
     if connections == 0 || size < 32 {
         return Err(invalid("at least one connection and 32 bytes are needed".into()));
     }
     let mut poll = Poll::new()?;
-    let at = SocketAddr::from(([127, 0, 0, 1], port));
-    let silent: Vec<_> =
-        (0..stalled).map(|_| std::net::TcpStream::connect(at)).collect::<Result<_, _>>()?;
+    windlass::fd::raise_max_open_files()?;
+    let connect = || match is_websocket {
+        true => websocket_load::open(port),
+        false => std::net::TcpStream::connect(("127.0.0.1", port)),
+    };
+    // Each message is a frame of text.
+    let head = if is_websocket { websocket_load::head(0x81, size, None) } else { Vec::new() };
+    let silent: Vec<_> = (0..stalled).map(|_| connect()).collect::<Result<_, _>>()?;
     let mut listeners = Vec::with_capacity(connections);
     for index in 0..connections {
-        let socket = std::net::TcpStream::connect(at)?;
+        let socket = connect()?;
         socket.set_nonblocking(true)?;
         let mut socket = TcpStream::from_std(socket);
         poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
@@ -61,7 +68,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         poll.poll(&mut events, Some(Duration::from_millis(20)))?;
         for event in &events {
             let Token(index) = event.token();
-            listeners[index].read(&mut space, size, |number| {
+            listeners[index].read(&mut space, &head, size, |number| {
                 let now = Instant::now();
                 let first = *firsts.entry(number).or_insert(now);
                 if from.is_some() {
@@ -91,7 +98,13 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
 impl Listener {
     /// Reads all bytes that have arrived, and calls `tell` with the number of each complete
     /// message. A message with another size, or with another number than the next one, is an error.
-    fn read(&mut self, space: &mut [u8], size: usize, mut tell: impl FnMut(u64)) -> io::Result<()> {
+    fn read(
+        &mut self,
+        space: &mut [u8],
+        head: &[u8],
+        size: usize,
+        mut tell: impl FnMut(u64),
+    ) -> io::Result<()> {
         loop {
             match self.socket.read(space) {
                 Ok(0) => return Err(io::Error::other("the server has closed a connection")),
@@ -101,7 +114,10 @@ impl Listener {
             }
         }
         let mut read = 0;
-        while let Some(message) = self.partial.get(read..read + size) {
+        while let Some(message) = self.partial.get(read..read + head.len() + size) {
+            let Some(message) = message.strip_prefix(head) else {
+                return Err(io::Error::other("not the head of a message"));
+            };
             let text = std::str::from_utf8(message).map_err(io::Error::other)?;
             let mut words = text.split(' ');
             let number = words.nth(1).and_then(|word| word.parse().ok());
@@ -112,7 +128,7 @@ impl Listener {
                 }
                 _ => return Err(io::Error::other(format!("not the next message: {text:?}"))),
             }
-            read += size;
+            read += head.len() + size;
         }
         self.partial.drain(..read);
         Ok(())

@@ -16,6 +16,7 @@
 //! cargo run --release --manifest-path bench/Cargo.toml -- http-files [--runs 5] [--seconds 1]
 //! cargo run --release --manifest-path bench/Cargo.toml --features http -- http-client [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- http-proxy [--runs 5] [--seconds 1]
+//! cargo run --release --manifest-path bench/Cargo.toml --features websocket -- websocket
 //! cargo run --release --manifest-path bench/Cargo.toml -- blocks [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml --features slow-disk -- upload
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
@@ -51,6 +52,7 @@ mod stats;
 mod suites;
 mod table;
 mod tls_load;
+mod websocket_load;
 
 use std::io;
 use std::process::ExitCode;
@@ -70,6 +72,7 @@ const USAGE: &str = "usage:
   million [--connections N] [--processes N] [--memory PERCENT] [--seconds S] [--payload N]
           [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME]
                                                       as many connections as fit, beside nbio
+  million-websockets (as million)                     as many WebSockets as fit, beside nbio
   datagrams [--runs N] [--seconds S] [--peers N]      datagrams one by one, and in batches
   tls   [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       TLS beside a raw loop on rustls
@@ -81,7 +84,9 @@ const USAGE: &str = "usage:
                                                       HTTP clients beside a raw loop with httparse
   http-proxy [--runs N] [--seconds S] [--only NAME,NAME]
                                                       HTTP proxies: haproxy, nginx
-  http-files-counts, http-client-counts, http-proxy-counts [--only NAME,NAME]
+  websocket [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      WebSocket beside a raw loop and its peers
+  http-files-counts, http-client-counts, http-proxy-counts, websocket-counts [--only NAME,NAME]
                                                       instructions and system calls per request
   blocks [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       blocks of a large file beside libuv's pool
@@ -102,6 +107,7 @@ fn main() -> ExitCode {
         "modes" => suites::modes::run(&mut arguments),
         "broadcast" => suites::broadcast::run(&mut arguments),
         "million" => suites::million::run(&mut arguments),
+        "million-websockets" => suites::million::websockets(&mut arguments),
         "datagrams" => suites::datagrams::run(&mut arguments),
         "tls" => suites::tls::run(&mut arguments),
         "http" => suites::http::run(&mut arguments),
@@ -111,6 +117,8 @@ fn main() -> ExitCode {
         "http-client-counts" => suites::http_client::counts(&mut arguments),
         "http-proxy" => suites::http_proxy::run(&mut arguments),
         "http-proxy-counts" => suites::http_proxy::counts(&mut arguments),
+        "websocket" => suites::websocket::run(&mut arguments),
+        "websocket-counts" => suites::websocket::counts(&mut arguments),
         "blocks" => suites::blocks::run(&mut arguments),
         #[cfg(feature = "slow-disk")]
         "upload" => suites::upload::run(&mut arguments),
@@ -126,6 +134,7 @@ fn main() -> ExitCode {
         "tls-load" => tls_load::run(&mut arguments),
         "get-load" => get_load::run(&mut arguments),
         "client" => clients::run(&mut arguments),
+        "websocket-load" => websocket_load::run(&mut arguments),
         "http-load" => http_load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),

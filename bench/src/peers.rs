@@ -1,8 +1,10 @@
 //! Which servers there are, and how each is started.
 
 mod web;
+mod websocket;
 
 pub use web::{block_servers, clients, file_servers, http_proxies};
+pub use websocket::{million_websockets, websocket_broadcasters, websockets};
 
 use std::io;
 use std::path::{Path, PathBuf};

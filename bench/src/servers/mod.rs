@@ -5,6 +5,8 @@ mod batches;
 mod broadcast;
 mod compio;
 mod datagrams;
+#[cfg(feature = "websocket")]
+mod fastwebsockets;
 mod file_floor;
 mod http_answers;
 mod http_floor;
@@ -20,6 +22,7 @@ mod raw_uring;
 mod threads;
 mod tls;
 mod tokio;
+mod websocket_floor;
 mod windlass;
 mod windlass_serve;
 mod windlass_web;
@@ -44,10 +47,10 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             arguments.end()?;
             return batches::serve(port, lines, reply);
         }
-        "broadcast" => {
+        "broadcast" | "websocket-broadcast" => {
             let (size, interval) = (arguments.require("size")?, arguments.require("interval")?);
             arguments.end()?;
-            return broadcast::serve(port, size, interval);
+            return broadcast::serve(port, size, interval, name != "broadcast");
         }
         "datagrams" => {
             let how: String = arguments.require("way to serve")?;
@@ -103,6 +106,12 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "monoio" => monoio::serve(port),
         "http-floor" => http_floor::serve(port),
         "windlass-web" | "windlass-web-uring" => windlass_web::serve(port, driver(&name)),
+        "websocket-floor" => websocket_floor::serve(port),
+        "windlass-websocket" | "windlass-websocket-uring" => {
+            windlass_web::websocket(port, driver(&name))
+        }
+        #[cfg(feature = "websocket")]
+        "fastwebsockets" => fastwebsockets::serve(port),
         #[cfg(feature = "http")]
         "hyper" => http_peers::hyper(port),
         #[cfg(feature = "http")]

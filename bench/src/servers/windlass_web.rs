@@ -9,7 +9,8 @@ use windlass::{DriverKind, Watcher};
 use windlass_web::files::FilesOptions;
 use windlass_web::proxy::Upstream;
 use windlass_web::upload::{Save, file_name};
-use windlass_web::{App, Error, Limits};
+use windlass_web::websocket::{Message, Peer, Socket, WebSocketSettings};
+use windlass_web::{App, Error, Limits, Status};
 
 /// Serves until it is killed.
 pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
@@ -22,6 +23,27 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
         .listen(format!("127.0.0.1:{port}"))?
         .run()
         .map(drop)
+}
+
+/// Sends each message of a WebSocket back. Silent connections get no pings while a measurement
+/// runs: no peer sends any.
+pub fn websocket(port: u16, driver: DriverKind) -> io::Result<()> {
+    windlass::fd::raise_max_open_files()?;
+    let settings = WebSocketSettings::new().ping_every(Duration::from_secs(3600));
+    App::new()
+        .websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(Echo))
+        .watcher(Watcher::builder().driver(driver))
+        .listen(format!("127.0.0.1:{port}"))?
+        .run()
+        .map(drop)
+}
+
+struct Echo;
+
+impl Peer<()> for Echo {
+    fn message(&mut self, _: &mut (), c: &mut Socket<'_>, message: Message) {
+        c.send(message);
+    }
 }
 
 /// Serves the files below a directory.

@@ -20,8 +20,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let servers = peers::usable(peers::broadcasters(64, 250)?, "")?;
     let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
     let find = |name: &str| &servers.iter().find(|(server, _)| server == name).expect("ours").1;
-    let [cpu, delay] =
-        interleaved(&names, runs, |name| measure(find(name), connections, 0, 64, seconds))?;
+    let to = To { connections, stalled: 0, size: 64, is_websocket: false };
+    let [cpu, delay] = interleaved(&names, runs, |name| measure(find(name), &to, seconds))?;
     let title = format!("A broadcast of 64 B to {connections} connections");
     let columns = ["server", "server µs per delivery", "CPU", "median delay µs"];
     let mut table = Table::new(&title, &command, &columns);
@@ -40,7 +40,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let servers = peers::usable(peers::broadcasters(size, 50)?, "windlass-serve")?;
     let cases = ["all read", "one has stalled"].map(String::from);
     let [cpu, delay] = interleaved(&cases, runs, |case| {
-        measure(&servers[0].1, 100, usize::from(case == cases[1]), size, seconds)
+        let stalled = usize::from(case == cases[1]);
+        let to = To { connections: 100, stalled, size, is_websocket: false };
+        measure(&servers[0].1, &to, seconds)
     })?;
     let title = "A broadcast of 64 KiB to 100 connections that read, and to one that may not";
     let columns = ["readers", "server µs per delivery", "median delay µs", "ratio"];
@@ -56,20 +58,24 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     table.finish("broadcast-stalled")
 }
 
+/// The readers of a broadcast, and its messages.
+pub struct To {
+    pub connections: usize,
+    /// More connections, which read nothing.
+    pub stalled: usize,
+    pub size: usize,
+    pub is_websocket: bool,
+}
+
 /// Microseconds of the server's processor time per delivery, and the median delay in microseconds.
 /// A delivery is one message that arrives at one connection; its delay is the time since the same
-/// message arrived at the first connection. `stalled` more connections read nothing.
-fn measure(
-    command: &[String],
-    connections: usize,
-    stalled: usize,
-    size: usize,
-    seconds: f64,
-) -> io::Result<[f64; 2]> {
+/// message arrived at the first connection.
+pub fn measure(command: &[String], to: &To, seconds: f64) -> io::Result<[f64; 2]> {
+    let To { connections, stalled, size, is_websocket } = to;
     let server = Server::start(command)?;
     let words = format!(
         "listen --port {} --connections {connections} --stalled {stalled} --size {size} \
-         --seconds {seconds}",
+         --seconds {seconds} --websocket {is_websocket}",
         server.port
     );
     let words: Vec<String> = words.split_whitespace().map(String::from).collect();

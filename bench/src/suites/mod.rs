@@ -19,6 +19,7 @@ pub mod tls;
 #[cfg(feature = "slow-disk")]
 pub mod upload;
 mod web;
+pub mod websocket;
 
 use std::io;
 

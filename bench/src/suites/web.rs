@@ -22,8 +22,14 @@ pub struct Load {
     pub connections: usize,
 }
 
-impl Load {
+/// Clients that can be started. They measure when they read a line: for so many seconds or, if they
+/// are 0, so many requests.
+pub trait Clients {
     /// Starts the clients; each of their connections has been answered once.
+    fn start(&self, port: u16, seconds: f64, requests: u64) -> io::Result<Talking>;
+}
+
+impl Clients for Load {
     fn start(&self, port: u16, seconds: f64, requests: u64) -> io::Result<Talking> {
         let mut words = vec!["get-load".to_owned()];
         for (name, value) in [
@@ -44,7 +50,7 @@ impl Load {
     }
 }
 
-fn served(talking: &Talking) -> io::Result<()> {
+pub fn served(talking: &Talking) -> io::Result<()> {
     let line = talking.hear(PATIENCE)?;
     if line == "served" { Ok(()) } else { Err(io::Error::other(line)) }
 }
@@ -58,7 +64,7 @@ pub struct Measured {
 }
 
 /// Lets clients work on a new server.
-pub fn load(command: &[String], load: &Load, seconds: f64) -> io::Result<Measured> {
+pub fn load(command: &[String], load: &dyn Clients, seconds: f64) -> io::Result<Measured> {
     let server = Server::start(command)?;
     let mut clients = load.start(server.port, seconds, 0)?;
     let before = server.cpu_time()?;
@@ -115,7 +121,7 @@ pub fn server_counts(
     case: &str,
     name: &str,
     command: &[String],
-    load: &Load,
+    load: &dyn Clients,
     requests: [u64; 2],
 ) -> io::Result<[String; 5]> {
     let run = |count: u64| {
@@ -191,7 +197,7 @@ fn instructions(
     mut run: impl FnMut(u64) -> io::Result<u32>,
 ) -> io::Result<String> {
     // valgrind 3.19 does not run rings, and no runtime of Go with this speed.
-    if name.contains("uring") || name.contains("Go") {
+    if ["uring", "Go", "nbio"].iter().any(|part| name.contains(part)) {
         return Ok("–".into());
     }
     let mut counts = [0; 2];

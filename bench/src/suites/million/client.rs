@@ -12,6 +12,7 @@
 //!
 //! `TIMES` is a histogram, `AT` is in milliseconds since 1970, and `WHY` is the first failure.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,16 +26,17 @@ use windlass::driver::OpCode;
 use windlass::{Completion, Completions, Done, Op, Source, Watcher};
 
 use super::size::Ports;
-use super::stream::{self, Stream};
+use super::stream::{self, Stream, Wire};
 use crate::arguments::{Arguments, invalid};
 use crate::histogram::Histogram;
+use crate::websocket_load;
 
 /// How many messages of one connection may be unanswered.
 const DEPTH: u64 = 4;
 /// How long echoes may take that were asked for before the end of a measurement.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// `million-client --port N --source N --connections N --payload N`
+/// `million-client --port N --source N --connections N --payload N --websocket true|false`
 ///
 /// `source` is the number of its first address in [`Ports`].
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
@@ -42,6 +44,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let source: usize = arguments.option("--source", 0)?;
     let connections: usize = arguments.option("--connections", 1)?;
     let payload: usize = arguments.option("--payload", 1024)?;
+    let is_websocket: bool = arguments.option("--websocket", false)?;
     arguments.end()?;
     if connections == 0 || payload == 0 || payload > stream::LONGEST {
         return Err(invalid("at least one connection, and messages of 1 B to 1 MiB".into()));
@@ -53,8 +56,8 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         to: (Ipv4Addr::LOCALHOST, port).into(),
         ports: Ports::read()?,
         first_address: source,
-        payload,
-        pattern: stream::pattern(),
+        wire: if is_websocket { Wire::websocket(payload) } else { Wire::plain(payload) },
+        heads: is_websocket.then(HashMap::new),
         connections: (0..connections).map(Connection::new).collect(),
         zero: Instant::now(),
         random: 0x9E37_79B9_7F4A_7C15 ^ (source as u64 + 1) << 20,
@@ -97,8 +100,9 @@ struct Clients {
     to: SocketAddr,
     ports: Ports,
     first_address: usize,
-    payload: usize,
-    pattern: &'static [u8],
+    wire: Wire,
+    /// For WebSockets: what has come of the responses to handshakes.
+    heads: Option<HashMap<u32, Vec<u8>>>,
     connections: Vec<Connection>,
     /// Times are nanoseconds since this one.
     zero: Instant,
@@ -315,7 +319,7 @@ impl Clients {
             while due < due_in_all && due_ns(due) <= now_ns {
                 let index = sample[(due % sample.len() as u64) as usize];
                 let connection = &self.connections[index as usize];
-                let (sent, heard) = connection.stream.messages(self.payload);
+                let (sent, heard) = connection.stream.messages(&self.wire);
                 if !connection.is_open() || sent - heard >= DEPTH {
                     skipped += 1;
                 } else {
@@ -362,7 +366,7 @@ impl Clients {
     /// The messages of all connections: sent, and answered.
     fn messages(&self) -> (u64, u64) {
         self.connections.iter().fold((0, 0), |sum, connection| {
-            let (sent, heard) = connection.stream.messages(self.payload);
+            let (sent, heard) = connection.stream.messages(&self.wire);
             (sum.0 + sent, sum.1 + heard)
         })
     }
@@ -371,7 +375,7 @@ impl Clients {
     fn lost(&mut self) -> u64 {
         let ended = mem::take(&mut self.ended).into_iter();
         ended
-            .map(|index| self.connections[index as usize].stream.messages(self.payload))
+            .map(|index| self.connections[index as usize].stream.messages(&self.wire))
             .map(|(sent, heard)| sent - heard)
             .sum()
     }
@@ -391,9 +395,9 @@ impl Clients {
     /// Sends the next message of a connection; its time begins at `at_ns`.
     fn ask(&mut self, index: u32, at_ns: u64) {
         let connection = &mut self.connections[index as usize];
-        let (number, _) = connection.stream.messages(self.payload);
+        let (number, _) = connection.stream.messages(&self.wire);
         connection.asked_ns[(number % DEPTH) as usize] = at_ns;
-        let message = connection.stream.next(self.pattern, self.payload);
+        let message = connection.stream.next(&self.wire);
         let op = Op::write(connection.source, message).quiet().token(index.into());
         if let Err(rejected) = self.watcher.submit(op) {
             self.end(index, || format!("a write is refused: {:?}", rejected.reason));
@@ -418,9 +422,15 @@ impl Clients {
             Ok(Done::Socket(socket)) => {
                 let source = self.watcher.attach(socket)?;
                 self.watcher.submit(Op::read(source).multishot().token(index.into()))?;
-                let connection = &mut self.connections[index as usize];
-                connection.source = source;
-                self.connected.push(now_ns - connection.asked_ns[0]);
+                self.connections[index as usize].source = source;
+                match &mut self.heads {
+                    Some(heads) => {
+                        heads.insert(index, Vec::new());
+                        let handshake = websocket_load::handshake(self.to.port());
+                        self.watcher.submit(Op::write(source, handshake).quiet())?;
+                    }
+                    None => self.connected(index, now_ns),
+                }
             }
             Err(error) if code == OpCode::Connect => {
                 self.failed += 1;
@@ -431,16 +441,26 @@ impl Clients {
                 if !connection.is_open() {
                     return Ok(());
                 }
-                match connection.stream.hear(self.pattern, self.payload, &data) {
+                if let Some(head) = self.heads.as_mut().and_then(|all| all.get_mut(&index)) {
+                    head.extend_from_slice(&data);
+                    if head.ends_with(b"\r\n\r\n") {
+                        let is_accepted = websocket_load::accepts(head);
+                        if !is_accepted {
+                            self.end(index, || "a handshake is refused".into());
+                            return Ok(());
+                        }
+                        self.heads.as_mut().expect("it is there").remove(&index);
+                        self.connected(index, now_ns);
+                    }
+                    return self.read_more(index, more);
+                }
+                match connection.stream.hear(&self.wire, &data) {
                     Ok(messages) => {
                         for number in messages {
                             let asked_ns = connection.asked_ns[(number % DEPTH) as usize];
                             self.answered.push((index, now_ns.saturating_sub(asked_ns)));
                         }
-                        if !more {
-                            let op = Op::read(connection.source).multishot();
-                            self.watcher.submit(op.token(index.into()))?;
-                        }
+                        self.read_more(index, more)?;
                     }
                     Err(wrong) => self.end(index, || format!("an echo is wrong: {wrong}")),
                 }
@@ -452,6 +472,20 @@ impl Clients {
         Ok(())
     }
 
+    /// A connection is made, and its handshake, if it has one.
+    fn connected(&mut self, index: u32, now_ns: u64) {
+        self.connected.push(now_ns - self.connections[index as usize].asked_ns[0]);
+    }
+
+    /// Reads again, if the read that had a completion has no `more`.
+    fn read_more(&mut self, index: u32, more: bool) -> io::Result<()> {
+        if !more {
+            let op = Op::read(self.connections[index as usize].source).multishot();
+            self.watcher.submit(op.token(index.into()))?;
+        }
+        Ok(())
+    }
+
     fn end(&mut self, index: u32, why: impl FnOnce() -> String) {
         let connection = &mut self.connections[index as usize];
         if !connection.is_open() {
@@ -459,7 +493,10 @@ impl Clients {
         }
         let source = mem::replace(&mut connection.source, Source::NONE);
         self.watcher.abort(source);
-        self.ended.push(index);
+        match self.heads.as_mut().and_then(|heads| heads.remove(&index)) {
+            Some(_) => self.failed += 1, // it was no WebSocket yet
+            None => self.ended.push(index),
+        }
         self.note(why);
     }
 }

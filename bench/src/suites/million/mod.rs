@@ -1,6 +1,6 @@
 //! Connections by the hundred thousand: connect rate, bytes of an idle one, echoes at random, and
 //! messages at a fixed rate. The reports have the lines of go-websocket-benchmark, which measures a
-//! million connections of WebSocket; this is TCP echo.
+//! million WebSockets. `million` is TCP echo, and `million-websockets` that of WebSockets.
 //!
 //! A process of servers and one of clients have at most as many connections as descriptors, so
 //! there are as many of both as it takes. The first half of the processors is for the servers.
@@ -17,11 +17,26 @@ use std::io;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, invalid};
-use crate::peers;
+use crate::peers::{self, Peer};
 use run::Plan;
 use size::{MILLION, Size};
 
+/// TCP echo.
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
+    measure(arguments, "million", peers::million, false)
+}
+
+/// The echo of WebSockets.
+pub fn websockets(arguments: &mut Arguments) -> io::Result<()> {
+    measure(arguments, "million-websockets", peers::million_websockets, true)
+}
+
+fn measure(
+    arguments: &mut Arguments,
+    name: &str,
+    peers: fn() -> io::Result<Vec<Peer>>,
+    is_websocket: bool,
+) -> io::Result<()> {
     let connections: usize = arguments.option("--connections", MILLION)?;
     let processes: usize = arguments.option("--processes", 0)?;
     let seconds: f64 = arguments.option("--seconds", 10.0)?;
@@ -38,13 +53,14 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     if payload == 0 || payload > stream::LONGEST || concurrency == 0 || sample == 0 {
         return Err(invalid("--payload is 1 to 1048576, the other counts are not 0".into()));
     }
-    let servers = peers::usable(peers::million()?, &only)?;
+    let servers = peers::usable(peers()?, &only)?;
     let size = Size::of(connections, processes, memory)?;
     println!(
         "{} connections with {} processes of servers and as many of clients; bounded by {}",
         size.connections, size.processes, size.bound
     );
     let plan = Plan {
+        is_websocket,
         payload,
         concurrency: concurrency.min(size.connections),
         connecting: 100,
@@ -58,8 +74,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
         .collect::<io::Result<Vec<_>>>()?;
 
     // The reports have the other values.
-    let command =
-        format!("bench -- million --connections {} --seconds {seconds}", size.connections);
+    let command = format!("bench -- {name} --connections {} --seconds {seconds}", size.connections);
     println!();
     report::print_all(&command, payload, &measured)?;
     report::print_memory(&command, &measured)?;

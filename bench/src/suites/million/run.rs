@@ -12,6 +12,7 @@ use crate::process::{Server, Talking, cpu_time_of};
 
 /// What is measured, and for how long.
 pub struct Plan {
+    pub is_websocket: bool,
     pub payload: usize,
     /// Echoes at once, of all processes together.
     pub concurrency: usize,
@@ -241,10 +242,12 @@ pub fn run(name: &str, command: &[String], size: &Size, plan: &Plan) -> io::Resu
     for process in 0..size.processes {
         let server = Server::start_on(processors.of_server(process), command)?;
         let words = format!(
-            "million-client --port {} --source {addresses} --connections {} --payload {}",
+            "million-client --port {} --source {addresses} --connections {} --payload {} \
+             --websocket {}",
             server.port,
             size.share(process),
-            plan.payload
+            plan.payload,
+            plan.is_websocket
         );
         addresses += ports.addresses(size.share(process));
         let words: Vec<String> = words.split(' ').map(String::from).collect();
