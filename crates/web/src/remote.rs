@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[cfg(feature = "websocket")]
 use windlass::Buf;
-use windlass_serve::Id;
 #[cfg(feature = "websocket")]
-use windlass_serve::{Refusal, Refused};
+use windlass_serve::Refused;
+use windlass_serve::{Id, Refusal};
 
 use crate::words::report::{Report, Requests, Totals};
 
@@ -186,6 +186,21 @@ impl Remote {
     /// Sends a message to a loop; false if it has no memory for it, or is over.
     pub(crate) fn post<T: Any + Send>(&self, at: usize, message: T) -> bool {
         self.0.loops.get().is_some_and(|loops| loops.post(at, message).is_ok())
+    }
+
+    /// Sends a message to all loops but one, and to all threads that serve connections; false if a
+    /// loop has no memory for it, or is over.
+    pub(crate) fn post_all<T: Any + Send + Clone>(&self, but: Option<usize>, message: &T) -> bool {
+        let Some(loops) = self.0.loops.get() else { return true };
+        let mut is_taken = true;
+        // Each one, also behind one that takes none.
+        for at in loops.indices().filter(|at| Some(*at) != but) {
+            let refused = loops.post(at, message.clone()).err().map(|refused| refused.reason);
+            // A thread that has ended has no connection.
+            let is_gone = at >= loops.loops() && refused == Some(Refusal::Stale);
+            is_taken &= refused.is_none() || is_gone;
+        }
+        is_taken
     }
 
     /// Whether any connection hears a topic.

@@ -336,6 +336,12 @@ impl Remote {
         self.loops.len()
     }
 
+    /// The indices of the loops, and of the threads that serve a connection or have served one: a
+    /// [`post`](Remote::post) to a thread that has ended is [`Refusal::Stale`].
+    pub fn indices(&self) -> std::ops::Range<usize> {
+        0..self.threads.as_ref().map_or(self.loops.len(), |threads| threads.end())
+    }
+
     /// The remote of several loops.
     pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
         let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();

@@ -134,6 +134,11 @@ impl State {
 }
 
 impl Threads {
+    /// The index behind that of the last thread.
+    pub(crate) fn end(&self) -> usize {
+        self.first + self.lock().slots.len()
+    }
+
     /// At most `cap` threads, whose indices begin with `first`. `keeper` hears the number of each
     /// thread to start, and its first connection.
     pub(crate) fn new(first: usize, cap: usize, mixed: bool, keeper: Sender<Start>) -> Threads {

@@ -123,9 +123,9 @@ pub(crate) struct Publication {
 }
 
 impl Remote {
-    /// Tells something to all that hear a topic, on all loops: responses of [Server-Sent
-    /// Events](crate::Response::events), and WebSockets. Each loop does so in its next turn, in the
-    /// order of the calls of a thread.
+    /// Tells something to all that hear a topic, on all loops and threads: responses of
+    /// [Server-Sent Events](crate::Response::events), and WebSockets. Each loop does so in its next
+    /// turn, in the order of the calls of a thread.
     ///
     /// False if a loop has no memory for it, or is over: its hearers do not hear of it. A topic
     /// that nobody hears costs nothing.
@@ -134,15 +134,11 @@ impl Remote {
             return true;
         }
         let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
-        // Each loop, also behind one that takes none.
-        let refused = (0..self.loops()).filter(|at| !self.post(*at, publication.clone())).count();
-        refused == 0
+        self.post_all(None, &publication)
     }
 
     /// Tells it to all loops but this one, which tells its own hearers at once.
     pub(crate) fn publish_elsewhere(&self, own: usize, publication: &Publication) {
-        for at in (0..self.loops()).filter(|at| *at != own) {
-            self.post(at, publication.clone());
-        }
+        self.post_all(Some(own), publication);
     }
 }

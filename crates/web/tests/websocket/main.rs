@@ -14,6 +14,7 @@ mod flow;
 mod handshakes;
 mod memory;
 mod messages;
+mod modes;
 mod parts;
 mod program;
 mod seeds;
