@@ -45,7 +45,7 @@ fn a_message_of_a_client_allocates_nothing() {
             client.flush(&mut watcher);
             watcher.wait_timeout(&mut done, PATIENCE).expect("a wait");
             let mut batch = done.visit();
-            while let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
+            if let Some(event) = client.next_event_in(&mut watcher, &mut batch) {
                 let socket = match event {
                     FetchEvent::Opened { socket, .. } => socket,
                     FetchEvent::Message { socket, message } => {

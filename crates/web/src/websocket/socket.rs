@@ -145,7 +145,7 @@ impl<'a> Socket<'a> {
     }
 
     /// Sends a message to all that hear a topic, this connection included if it does: see
-    /// [`Remote::publish`](crate::Remote::publish).
+    /// [`Remote::publish`](crate::Remote::publish). It leaves behind what this callback sends.
     pub fn publish(&mut self, topic: impl Into<Arc<str>>, what: impl Into<Published>) {
         let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
         self.carrier.call(TopicCall::Publish(self.carrier.id().loop_index(), publication));
