@@ -64,6 +64,26 @@ pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) -
     ran
 }
 
+/// As [`each`], for programs that add what they meet to `met`. If something is missing that has to
+/// happen, up to five more rounds of fresh seeds run: what is rare does not come in each round.
+pub fn until<T>(
+    suite: &str,
+    (fixed, fresh): (u32, u32),
+    met: &mut T,
+    mut program: impl FnMut(&mut T, u64),
+    has_all: impl Fn(&T) -> bool,
+) -> u32 {
+    let mut ran = each(suite, fixed, fresh, |seed| program(met, seed));
+    let is_chosen = setting::<u64>("WINDLASS_SEED").is_some();
+    for _ in 0..5 {
+        if is_chosen || has_all(met) {
+            break;
+        }
+        ran += each(suite, 0, fresh, |seed| program(met, seed));
+    }
+    ran
+}
+
 /// How often a test repeats a race: `usual` times, and `WINDLASS_RACES` times that if it is set.
 pub fn races(usual: u64) -> u64 {
     usual * setting::<u64>("WINDLASS_RACES").unwrap_or(1)

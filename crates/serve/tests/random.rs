@@ -1006,21 +1006,24 @@ const EVENTS: [(&str, &[&str]); 7] = [
 
 #[test]
 fn random_servers_send_all_or_reset() {
-    let mut all = Tally::new();
-    let ran = seeds::each("random", 50, 200, |seed| {
-        for (key, count) in run(seed) {
-            *all.entry(key).or_default() += count;
-        }
-    });
-    println!("{ran} seeds: {all:?}");
-    if ran < 200 {
-        return; // a failure is repeated
-    }
     let more = ["keep a lease", "keep a descriptor", "attach a descriptor", "stop listening"];
     let more = more.into_iter().chain(["shut the server down", "set limits"]);
     let actions = WHATS.iter().map(|(_, name, _)| *name).chain(more).map(|name| ("action", name));
     let events = EVENTS.iter().flat_map(|(group, names)| names.iter().map(|name| (*group, *name)));
-    let never: Vec<_> = actions.chain(events).filter(|key| !all.contains_key(key)).collect();
+    let kinds: Vec<_> = actions.chain(events).collect();
+    let mut all = Tally::new();
+    let add = |all: &mut Tally, seed| {
+        for (key, count) in run(seed) {
+            *all.entry(key).or_default() += count;
+        }
+    };
+    let has_all = |all: &Tally| kinds.iter().all(|key| all.contains_key(key));
+    let ran = seeds::until("random", (50, 200), &mut all, add, has_all);
+    println!("{ran} seeds: {all:?}");
+    if ran < 200 {
+        return; // a failure is repeated
+    }
+    let never: Vec<_> = kinds.iter().filter(|key| !all.contains_key(*key)).collect();
     assert!(never.is_empty(), "never happened: {never:?}");
 }
 

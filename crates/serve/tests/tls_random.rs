@@ -774,23 +774,26 @@ const EVENTS: [(&str, &[&str]); 3] = [
 
 #[test]
 fn random_servers_with_tls_send_all_or_say_so() {
-    let (mut all, mut faults) = (Tally::new(), 0);
-    let ran = seeds::each("tls", 50, 200, |seed| {
-        let (tally, injected) = run(seed, true);
-        faults += injected;
-        for (key, count) in tally {
-            *all.entry(key).or_default() += count;
-        }
-    });
-    println!("{ran} seeds, {faults} faults: {all:?}");
-    if ran < 200 {
-        return; // a failure is repeated
-    }
-    assert!(faults > 0, "the network has behaved");
     let kinds = ["an end of file", "a reset", "the client is gone", "the client stalls"];
     let flights = kinds.iter().flat_map(|kind| FLIGHTS.iter().map(|flight| (*kind, *flight)));
     let events = EVENTS.iter().flat_map(|(group, names)| names.iter().map(|name| (*group, *name)));
-    let never: Vec<_> = flights.chain(events).filter(|key| !all.contains_key(key)).collect();
+    let kinds: Vec<_> = flights.chain(events).collect();
+    let (mut all, faults) = (Tally::new(), std::cell::Cell::new(0));
+    let add = |all: &mut Tally, seed| {
+        let (tally, injected) = run(seed, true);
+        faults.set(faults.get() + injected);
+        for (key, count) in tally {
+            *all.entry(key).or_default() += count;
+        }
+    };
+    let has_all = |all: &Tally| kinds.iter().all(|key| all.contains_key(key));
+    let ran = seeds::until("tls", (50, 200), &mut all, add, has_all);
+    println!("{ran} seeds, {} faults: {all:?}", faults.get());
+    if ran < 200 {
+        return; // a failure is repeated
+    }
+    assert!(faults.get() > 0, "the network has behaved");
+    let never: Vec<_> = kinds.iter().filter(|key| !all.contains_key(*key)).collect();
     assert!(never.is_empty(), "never happened: {never:?}");
 }
 
