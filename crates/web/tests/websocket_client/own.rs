@@ -171,9 +171,12 @@ impl<D: Driver> Both<D> {
 
     #[track_caller]
     fn message(&mut self) -> Message {
-        match self.event() {
-            FetchEvent::Message { message, .. } => message,
-            other => panic!("{other:?}"),
+        loop {
+            match self.event() {
+                FetchEvent::Message { message, .. } => return message,
+                FetchEvent::Drained { .. } => {} // behind what was more than the output's mark
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
