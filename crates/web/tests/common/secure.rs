@@ -75,7 +75,13 @@ impl Secure {
     /// Takes what comes; false at the end.
     fn receive(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
-        let len = self.stream.read(&mut buffer)?;
+        let len = loop {
+            match self.stream.read(&mut buffer) {
+                // Another test of this process has raised a signal.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.session.feed_into(&buffer[..len], &mut self.plain).map_err(io::Error::other)?;
         Ok(len > 0)
     }

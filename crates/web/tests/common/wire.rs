@@ -142,7 +142,12 @@ impl<T: Read + Write> Client<T> {
     /// Reads what comes; false at the end.
     fn more(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        let len = self.stream.read(&mut buffer).expect("a read");
+        let len = loop {
+            match self.stream.read(&mut buffer) {
+                Err(error) if is_interrupted(&error) => {}
+                read => break read.expect("a read"),
+            }
+        };
         self.input.extend_from_slice(&buffer[..len]);
         len > 0
     }
@@ -155,8 +160,14 @@ impl<T: Read + Write> Client<T> {
                 Ok(0) => return Some(self.input),
                 Ok(len) => self.input.extend_from_slice(&buffer[..len]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if is_interrupted(&error) => {}
                 Err(error) => panic!("{error}"),
             }
         }
     }
+}
+
+/// Another test of this process has raised a signal.
+fn is_interrupted(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::Interrupted
 }
