@@ -23,9 +23,8 @@ use crate::words::error::Error;
 
 impl<S: 'static> App<S> {
     /// Adds a route whose connections become [WebSockets](crate::websocket). The handler gets the
-    /// request, and returns what the program has for the connection: a
-    /// [`Peer`](crate::websocket::Peer). With an error it refuses the connection, by a response in
-    /// the place of the 101.
+    /// request, and returns what the program has for the connection: a [`Peer`]. With an error it
+    /// refuses the connection, by a response in the place of the 101.
     ///
     /// A request that is none for a WebSocket does not come to the handler. It gets a 426, or a 400
     /// that says what is wrong. Pages of other hosts get a 403: see
