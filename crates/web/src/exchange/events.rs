@@ -107,7 +107,7 @@ impl<K: 'static> Machine<K> {
             #[cfg(feature = "websocket")]
             TopicCall::Continue(id) => {
                 if let Some(raw) = engine.state(id).and_then(Slot::raw) {
-                    program.raw(engine, id, raw, News::Data(Buf::default()));
+                    self.raw_news(program, engine, (id, raw), News::Data(Buf::default()));
                 }
             }
             TopicCall::Publish(own, publication) => {

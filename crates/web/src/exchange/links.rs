@@ -163,7 +163,7 @@ impl<K: 'static> Machine<K> {
             self.is_draining.then_some(News::Stopping),
         ];
         for news in news.into_iter().flatten() {
-            if !program.raw(engine, id, raw, news) {
+            if !self.raw_news(program, engine, (id, raw), news) {
                 break;
             }
         }

@@ -349,7 +349,7 @@ impl<K: 'static> Machine<K> {
         let raw_of = |id: Id| Some((id, engine.state(id)?.raw()?));
         let all: Vec<(Id, u32)> = engine.ids().filter_map(raw_of).collect();
         for (id, raw) in all {
-            program.raw(engine, id, raw, News::Stopping);
+            self.raw_news(program, engine, (id, raw), News::Stopping);
         }
     }
 }

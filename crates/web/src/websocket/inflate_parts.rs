@@ -27,7 +27,7 @@ impl Session {
         hear: &mut Hear<'_>,
     ) -> Result<bool, Error> {
         #[cfg(feature = "deflate")]
-        if is_compressed {
+        if is_compressed && self.is_open() {
             let inflating = unfinished
                 .inflating
                 .get_or_insert_with(|| Box::new(InflatingParts::new(part.kind)));
@@ -50,6 +50,9 @@ impl Session {
         unfinished: &mut UnfinishedInput,
         hear: &mut Hear<'_>,
     ) -> Result<bool, Error> {
+        if !self.is_open() {
+            unfinished.inflating = None; // the program does not get the rest
+        }
         let Some(inflating) = &mut unfinished.inflating else { return Ok(true) };
         let most = self.settings.limits.message;
         let mut at = 0;

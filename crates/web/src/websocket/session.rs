@@ -307,7 +307,7 @@ impl Session {
             }
             Event::Data { kind, payload, is_last, is_compressed, .. } => {
                 *has_message |= is_last;
-                // Behind our own close frame nobody gets it.
+                // Behind our own close frame the program does not get it.
                 if self.flags & SAID_CLOSE == 0 {
                     unfinished.add(&input.bytes()[payload]);
                 }
@@ -324,10 +324,11 @@ impl Session {
                 }
             }
             Event::Ping(data) => self.answer_ping(carrier, &input.bytes()[data]),
-            Event::Pong(data) => {
+            Event::Pong(data) if self.is_open() => {
                 let data = &input.bytes()[data];
                 hear(self, carrier, PeerNews::Pong(data));
             }
+            Event::Pong(_) => {}
             Event::Close(code, reason) => {
                 let reason = String::from_utf8_lossy(&input.bytes()[reason]).into_owned();
                 self.heard_close(carrier, code, reason);
@@ -545,7 +546,12 @@ impl Session {
         }
         self.say_close(carrier, Some(code), reason);
         self.note_close(Some(code), reason);
-        self.resume(carrier); // to the close frame of the peer
+        // What is on its way is dropped, up to the close frame of the peer.
+        self.resume(carrier);
+        if self.flags & WAITS != 0 {
+            self.flags &= !WAITS;
+            carrier.resume();
+        }
         carrier.time_limit(Some(self.settings.close_time));
     }
 

@@ -15,6 +15,7 @@ mod handshakes;
 mod memory;
 mod messages;
 mod modes;
+mod opens;
 mod parts;
 mod program;
 mod seeds;

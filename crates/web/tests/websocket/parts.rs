@@ -2,7 +2,9 @@
 
 use windlass_web::App;
 use windlass_web::Status;
-use windlass_web::websocket::{Kind, Message, MessagePart, Peer, Socket, WebSocketSettings};
+use windlass_web::websocket::{
+    CloseCode, Kind, Message, MessagePart, Peer, Socket, SocketEnd, WebSocketSettings,
+};
 
 use crate::bench::{Web, serve};
 use crate::client::{BINARY, LAST, PART, TEXT, TEXT_PART, Ws, frame, said};
@@ -23,6 +25,8 @@ struct Collects {
     parts: usize,
     /// Pauses behind each part, until it is woken.
     pauses: bool,
+    /// Publishes behind each part.
+    publishes: bool,
 }
 
 #[derive(Default)]
@@ -31,6 +35,7 @@ struct Log {
     ids: Vec<windlass_serve::Id>,
     begun: usize,
     ended: usize,
+    clean: usize,
 }
 
 impl Peer<Log> for Collects {
@@ -60,21 +65,29 @@ impl Peer<Log> for Collects {
         if self.pauses {
             c.pause();
         }
+        if self.publishes {
+            c.publish("a topic without hearers", "a part");
+        }
     }
 
     fn wake(&mut self, _: &mut Log, c: &mut Socket<'_>) {
         c.resume();
     }
 
-    fn closed(&mut self, log: &mut Log, _: &windlass_web::websocket::SocketEnd) {
+    fn told(&mut self, _: &mut Log, c: &mut Socket<'_>, _: Box<dyn std::any::Any + Send>) {
+        c.close(CloseCode::NORMAL, "");
+    }
+
+    fn closed(&mut self, log: &mut Log, end: &SocketEnd) {
         log.ended += 1;
+        log.clean += usize::from(end.is_clean);
     }
 }
 
 fn app(settings: WebSocketSettings) -> App<Log> {
     App::with(|_| Log::default()).websocket_with(settings.in_parts(), "/ws", |_, q| {
-        let pauses = q.query("pauses").is_some();
-        Ok::<_, Status>(Collects { pauses, ..Collects::default() })
+        let (pauses, publishes) = (q.query("pauses").is_some(), q.query("publishes").is_some());
+        Ok::<_, Status>(Collects { pauses, publishes, ..Collects::default() })
     })
 }
 
@@ -135,13 +148,15 @@ mod compressed {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::{Got, request};
+    use crate::client::{Got, close, closed, request};
     use windlass_web::websocket::Deflate;
     use windlass_websocket::deflate::{Context, DeflaterSettings, Deflaters, History, Window};
 
     crate::every_kernel! {
         compressed_parts_are_inflated_as_they_come
         a_bomb_ends_at_the_limit
+        one_that_has_waited_may_publish
+        one_that_waits_closes_in_order
     }
 
     const EXTENSIONS: &str =
@@ -201,6 +216,71 @@ mod compressed {
         assert!(matches!(ws.next(&mut web), Got::Close(Some(1009), _)));
         web.until("it has ended", |web| web.server.state().ended == 1);
         assert!(web.server.state().whole.is_empty());
+    }
+
+    /// Opens four connections that hold the inflaters of the loop, and returns what is left of
+    /// their messages.
+    fn hold_all<T: Harness>(web: &mut Web<T::Driver, Log>, whole: &[u8]) -> Vec<(Ws, Vec<u8>)> {
+        let cut = whole.len() / 2;
+        let holders: Vec<_> = (0..4)
+            .map(|_| {
+                let ws = open::<T>(web, "/ws?publishes=1");
+                ws.say(web, whole[..cut].to_vec());
+                (ws, whole[cut..].to_vec())
+            })
+            .collect();
+        web.until("four have begun", |web| web.server.state().begun == 4);
+        holders
+    }
+
+    fn whole_message() -> (Vec<u8>, Vec<u8>) {
+        let mut deflaters = Deflaters::new(DeflaterSettings::default());
+        let (plain, mut payload) = (text(200_000, 5), Vec::new());
+        deflaters.compress(Context::Fresh(Window::MAX), &plain, &mut payload);
+        (plain, frame(COMPRESSED, &payload))
+    }
+
+    fn one_that_has_waited_may_publish<T: Harness>() {
+        let mut web = serve::<T, _>(app(settings().deflate(Deflate::default())));
+        let (plain, whole) = whole_message();
+        let mut holders = hold_all::<T>(&mut web, &whole);
+        let mut waiting: Vec<Ws> = (0..3)
+            .map(|_| {
+                let ws = open::<T>(&mut web, "/ws?publishes=1");
+                ws.say(&mut web, [&whole[..], &frame(TEXT, b"behind")].concat());
+                ws
+            })
+            .collect();
+        let mut other = open::<T>(&mut web, "/ws");
+        (0..20).for_each(|_| _ = web.turn(Duration::from_millis(1)));
+        let (holder, rest) = &mut holders[0];
+        holder.say(&mut web, std::mem::take(rest));
+        assert_eq!(holder.next(&mut web), said("200000 bytes"));
+        other.say(&mut web, frame(TEXT, b"other"));
+        assert_eq!(other.next(&mut web), said("5 bytes"));
+        for ws in &mut waiting {
+            assert_eq!(ws.next(&mut web), said("200000 bytes"));
+            assert_eq!(ws.next(&mut web), said("6 bytes"));
+        }
+        let whole = &web.server.state().whole;
+        assert_eq!(whole.iter().filter(|(_, all, _)| *all == plain).count(), 4);
+    }
+
+    fn one_that_waits_closes_in_order<T: Harness>() {
+        let mut web = serve::<T, _>(app(settings().deflate(Deflate::default())));
+        let (_, whole) = whole_message();
+        let _holders = hold_all::<T>(&mut web, &whole);
+        let mut ws = open::<T>(&mut web, "/ws");
+        ws.say(&mut web, whole.clone());
+        (0..20).for_each(|_| _ = web.turn(Duration::from_millis(1)));
+        let id = *web.server.state().ids.last().expect("it has opened");
+        assert!(web.server.remote().tell(id, ()));
+        assert_eq!(ws.next(&mut web), closed(1000));
+        ws.say(&mut web, close(1000, ""));
+        assert!(ws.rest(&mut web).is_empty());
+        web.until("it has ended", |web| web.server.state().ended == 1);
+        assert_eq!(web.server.state().clean, 1);
+        assert_eq!(web.server.state().begun, 4, "the program does not get what was on its way");
     }
 
     /// A loop has four inflaters for messages in parts.
