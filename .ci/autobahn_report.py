@@ -1,5 +1,5 @@
-"""Judges a report of wstest: FILE MODE NUMBER-OF-CASES KNOWN. Each case has to end well, or as KNOWN
-says. Runs on Python 2.7 and 3."""
+"""Judges a report of wstest: FILE MODE NUMBER-OF-CASES KNOWN. Each case has to end well, or as
+KNOWN says. Runs on Python 2.7 and 3."""
 
 from __future__ import print_function
 

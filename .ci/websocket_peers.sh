@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the WebSocket clients of others that crates/web/tests/websocket_peers.rs runs, below
-# target/peers: the npm packages ws, bun and deno, the Python package websockets, and a program in Go
-# with github.com/coder/websocket and github.com/gorilla/websocket.
+# target/peers: the npm packages ws, bun and deno, the Python package websockets, and a program in
+# Go with github.com/coder/websocket and github.com/gorilla/websocket.
 #
 # Each that cannot be had is a line `LACKS name reason`; the tests skip it.
 

@@ -17,7 +17,7 @@ use windlass_web::{App, Error, Remote, Request, Response, Status};
 #[path = "common/mod.rs"]
 mod common;
 
-/// Who is where: rooms and names. All loops have it.
+/// Which members each room has. All loops share it.
 #[derive(Clone, Default)]
 pub(crate) struct Rooms(Arc<Mutex<BTreeSet<(String, String)>>>);
 
@@ -43,7 +43,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Whoever may not enter gets the error as a response.
+    /// A member that may not enter gets the error as a response.
     fn enter(rooms: &Rooms, q: &Request<'_, Rooms>) -> Result<Member, Error> {
         let name = q.query("name").unwrap_or_default().trim().to_owned();
         if name.is_empty() || name.chars().count() > 30 || name.contains(char::is_control) {

@@ -118,7 +118,7 @@
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
 //! | `websocket` (on by default) | WebSockets: the module `websocket` has an echo |
-//! | `deflate` | compressed responses: `App::compress`. [Clients](client) decode those that come. Compressed messages of WebSockets |
+//! | `deflate` | compressed responses (`App::compress`) and messages. [Clients](client) decode both |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |
 //! | `multipart` | forms with files: `Request::multipart` |

@@ -105,7 +105,7 @@
 //!   a client when the server has.
 //! - It answers a ping with a pong of the same bytes, and bounds how many wait to be sent.
 //! - It joins the parts of a message, or takes them as they come, and bounds their time.
-//! - It makes the masks of a client from random numbers that nobody can foresee.
+//! - It makes the masks of a client from random numbers that no page can foresee.
 //! - It inflates messages that are compressed, with a limit of its own, and checks their text with
 //!   [`Utf8`].
 //! - It decides about origins, cookies and paths before the handshake is answered.

@@ -243,8 +243,8 @@ impl<S> Engine<S> {
     }
 
     /// Whether a connection does not keep up: as [`is_full`](Engine::is_full), but what was written
-    /// in this turn does not count, however much it is, because nobody could have read it yet. A
-    /// program that tells the same to many ends or skips such a connection.
+    /// in this turn does not count, however much it is: no peer could have read it yet. A program
+    /// that tells the same to many ends or skips such a connection.
     pub fn is_behind(&self, id: Id) -> bool {
         self.table.unless_session(id).is_some_and(|place| place.flags & FULL != 0)
     }

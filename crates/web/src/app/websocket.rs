@@ -148,7 +148,8 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     }
 
     fn data(&mut self, state: &mut S, c: &mut RawConn<'_, S>, data: Buf) {
-        let waits = c.sockets.intake.take();
+        let id = c.id;
+        let waits = c.sockets.intake.take_if(|(of, _)| *of == id).map(|(_, intake)| intake);
         let Some(mut intake) = waits.or_else(|| self.session.begin(c, data)) else { return };
         let peer = &mut self.peer;
         let mut hear = |session: &mut Session, carrier: &mut dyn Carrier, news: PeerNews<'_>| {
@@ -161,7 +162,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
         };
         while self.session.advance(c, &mut intake, &mut hear) {
             if !c.topic_calls.is_empty() {
-                c.sockets.intake = Some(intake);
+                c.sockets.intake = Some((id, intake));
                 return;
             }
         }

@@ -29,7 +29,7 @@
 //! | redirects | at most [10](Fetch::redirects); credentials stay with their origin |
 //! | bodies of responses | at most [2 MiB](Fetch::body_limit), decoded with the feature `deflate` |
 //! | `https` | with the feature `tls`, and `FetchSettings::trust` |
-//! | WebSockets | `Client::open_websocket`, `Remote::open_websocket`, with the feature `websocket` |
+//! | WebSockets (feature `websocket`) | `Client::open_websocket`, `Remote::open_websocket` |
 //! | errors | [`FetchError`] tells what has failed, and becomes a 502, 503 or 504 |
 //!
 //! # Requests that are sent again

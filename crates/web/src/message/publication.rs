@@ -128,7 +128,7 @@ impl Remote {
     /// turn, in the order of the calls of a thread.
     ///
     /// False if a loop has no memory for it, or is over: its hearers do not hear of it. A topic
-    /// that nobody hears costs nothing.
+    /// without hearers costs nothing.
     pub fn publish(&self, topic: impl Into<Arc<str>>, what: impl Into<Published>) -> bool {
         if !self.has_hearers() {
             return true;

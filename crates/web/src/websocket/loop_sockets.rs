@@ -15,7 +15,7 @@ pub(crate) struct LoopSockets {
     spare: Vec<Box<UnfinishedInput>>,
     pub(super) out: Vec<u8>,
     /// Input of the connection whose callback has just asked for something.
-    pub(crate) intake: Option<Intake>,
+    pub(crate) intake: Option<(Id, Intake)>,
     pub(crate) keys: MaskKeys,
     #[cfg(feature = "deflate")]
     pub(super) compression: LoopCompression,

@@ -8,7 +8,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-/// Keys that nobody can foresee.
+/// Keys that no page can foresee.
 #[derive(Default)]
 pub(crate) struct MaskKeys {
     keys: RandomState,

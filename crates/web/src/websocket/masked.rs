@@ -10,7 +10,7 @@ use super::session::{SMALL, Session};
 
 impl Session {
     /// Sends a message with a mask: a small one as a copy, and a large one in its own memory if
-    /// nobody else has it. It comes back without the mask.
+    /// no other owner has it. It comes back without the mask.
     pub(super) fn send_masked(
         &mut self,
         carrier: &mut dyn Carrier,

@@ -1,7 +1,7 @@
 // A WebSocket client with the package ws: what it hears is checked here.
 //
-// Arguments: the URL of the server, what it does with permessage-deflate (off, fresh, takeover), the
-// file of the package, and whom to trust, where the URL is wss.
+// Arguments: the URL of the server, what it does with permessage-deflate (off, fresh, takeover),
+// the file of the package, and whom to trust, where the URL is wss.
 import assert from "node:assert";
 import crypto from "node:crypto";
 import fs from "node:fs";

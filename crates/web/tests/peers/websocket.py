@@ -70,7 +70,8 @@ def terms(ws):
         return None
     name, *pairs = (part.strip() for part in field.split(";"))
     assert name == "permessage-deflate", field
-    return {key: int(value) if value else True for key, _, value in (p.partition("=") for p in pairs)}
+    parted = (pair.partition("=") for pair in pairs)
+    return {key: int(value) if value else True for key, _, value in parted}
 
 
 with opened("/echo") as ws:

@@ -1,8 +1,8 @@
-// WebSocket clients with github.com/coder/websocket and github.com/gorilla/websocket: what they hear
-// is checked here.
+// WebSocket clients with github.com/coder/websocket and github.com/gorilla/websocket: what they
+// hear is checked here.
 //
-// Arguments: the URL of the server, what it does with permessage-deflate (off, fresh, takeover), and
-// whom to trust, where the URL is wss.
+// Arguments: the URL of the server, what it does with permessage-deflate (off, fresh, takeover),
+// and whom to trust, where the URL is wss.
 package main
 
 import (
