@@ -3,7 +3,7 @@
 
 use windlass_websocket::deflate::{
     Context, DeflaterSettings, Deflaters, History, InflateCaps, InflateError, InflaterSettings,
-    Inflaters, SharedPayloads, Window,
+    Inflaters, Window,
 };
 
 #[path = "../../../tests/common/alloc.rs"]
@@ -33,7 +33,6 @@ fn message(number: usize) -> Vec<u8> {
 struct Loop {
     deflaters: Deflaters,
     inflaters: Inflaters,
-    shared: SharedPayloads,
     connections: Vec<(History, History)>,
     payload: Vec<u8>,
     text: Vec<u8>,
@@ -45,7 +44,6 @@ impl Loop {
         Loop {
             deflaters: Deflaters::new(DeflaterSettings { live: 5, ..DeflaterSettings::default() }),
             inflaters: Inflaters::new(InflaterSettings::default()),
-            shared: SharedPayloads::new(),
             connections: windows.map(|w| (History::new(w), History::new(w))).collect(),
             payload: Vec::with_capacity(64 << 10),
             text: Vec::with_capacity(64 << 10),
@@ -55,7 +53,6 @@ impl Loop {
     /// A message on every way that there is, for each connection.
     fn turn(&mut self, plain: &[u8]) {
         let caps = InflateCaps::default();
-        self.shared.begin();
         for (out, into) in &mut self.connections {
             let window = out.window();
             self.payload.clear();
@@ -80,10 +77,12 @@ impl Loop {
             assert!(!step.has_more);
             self.inflaters.put_back(inflater, Some(into));
 
-            let kept = Context::Kept(out);
-            let payload = self.shared.payload_for(kept, plain, &mut self.deflaters);
+            // As a message to many connections.
+            self.payload.clear();
+            self.deflaters.compress(Context::Fresh(window), plain, &mut self.payload);
+            out.append(plain);
             let kept = Context::Kept(into);
-            self.inflaters.inflate(kept, payload, caps, &mut self.text).expect("valid");
+            self.inflaters.inflate(kept, &self.payload, caps, &mut self.text).expect("valid");
             assert!(self.text.chunks(plain.len()).all(|text| text == plain));
         }
     }

@@ -7,7 +7,8 @@
 //! - [`Deflaters::compress`] and [`Inflaters::inflate`] are for messages that are there whole.
 //! - [`Deflaters::take`] and [`Inflaters::take`] lease a state for a message that goes or comes
 //!   part by part. There are few of them: a peer that stops in the middle of a message holds one.
-//! - [`SharedPayloads`] are for a message that goes to many connections.
+//! - A message to many connections is compressed once for each window, with [`Context::Fresh`], and
+//!   [joins](History::append) the history of each connection that has one.
 //!
 //! Each call with a [`Window`] takes the one that was negotiated for this direction. Compressing
 //! with a smaller one is always right: its [`History`] takes less memory, and less time.
@@ -44,7 +45,6 @@ mod history;
 mod inflaters;
 mod inflating;
 mod lease;
-mod shared;
 mod stream_in;
 mod stream_out;
 mod window;
@@ -53,7 +53,6 @@ pub use deflaters::{DeflaterSettings, Deflaters};
 pub use history::{History, UnsentMessage};
 pub use inflaters::{InflaterSettings, Inflaters};
 pub use inflating::{InflateCaps, InflateError};
-pub use shared::SharedPayloads;
 pub use stream_in::{Inflated, StreamingInflater};
 pub use stream_out::StreamingDeflater;
 pub use window::Window;
