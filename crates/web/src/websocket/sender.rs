@@ -14,8 +14,8 @@ use crate::remote::Remote;
 /// Sends to a connection from any thread: [`Socket::sender`](super::Socket::sender) makes it.
 /// Clones send to the same connection.
 ///
-/// Messages of one thread arrive in their order. They are not compressed. One that is sent while the
-/// loop closes the connection may follow the close frame: the peer drops it (RFC 6455, section
+/// Messages of one thread arrive in their order. They are not compressed. One that is sent while
+/// the loop closes the connection may follow the close frame: the peer drops it (RFC 6455, section
 /// 5.5.1).
 ///
 /// ```
