@@ -3,7 +3,8 @@
 //! # Why
 //! To each peer an end of file says that it has all that the other one has sent. So both sockets
 //! are set to end by a reset, also when the engine below ends them for want of memory, or the
-//! system behind the end of the process. Only the end of one peer makes that of the other an end of file.
+//! system behind the end of the process. Only the end of one peer makes that of the other an end of
+//! file.
 
 use windlass::Buf;
 use windlass_http1::{Asked, EncodeError, ResponseEncoder, ResponseHead};
