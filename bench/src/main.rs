@@ -33,6 +33,7 @@ mod allocations;
 mod arguments;
 mod clients;
 mod datagrams;
+mod exchanges;
 mod get_load;
 mod histogram;
 mod http_load;

@@ -426,7 +426,7 @@ impl Clients {
                 match &mut self.heads {
                     Some(heads) => {
                         heads.insert(index, Vec::new());
-                        let handshake = websocket_load::handshake(self.to.port());
+                        let handshake = websocket_load::handshake(self.to.port(), "");
                         self.watcher.submit(Op::write(source, handshake).quiet())?;
                     }
                     None => self.connected(index, now_ns),

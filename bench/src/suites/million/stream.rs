@@ -6,7 +6,7 @@
 //! and no mask.
 
 use crate::pattern;
-use crate::websocket_load::head;
+use crate::websocket_load::{head, put_masked};
 
 /// The longest message, and the longest piece that is compared at once.
 pub const LONGEST: usize = 1 << 20;
@@ -54,9 +54,7 @@ impl Wire {
         let (mut sent, mut heard) = (Vec::new(), Vec::new());
         for number in 0..FRAMES {
             let payload = &pattern[pattern::start(number + 1)..][..size];
-            let key = (number as u32).wrapping_mul(0x9E37_79B1).to_be_bytes();
-            sent.extend_from_slice(&head(0x82, size, Some(key)));
-            sent.extend(payload.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key));
+            put_masked(0x82, payload, number, &mut sent);
             heard.extend_from_slice(&head(0x82, size, None));
             heard.extend_from_slice(payload);
         }
