@@ -22,9 +22,9 @@ struct Listener {
 /// `listen --port N --connections N --stalled N --size N --seconds S --server PID --websocket
 /// true|false`
 ///
-/// Prints microseconds of the server's processor time per delivery, and the median delay in
-/// microseconds. A delivery is one message that arrives at one connection; its delay is the time
-/// since the same message arrived at the first connection. `--stalled` adds connections that read
+/// Prints microseconds of the server's processor time per delivery, and the median and the 99th
+/// percentile of delays in microseconds. A delivery is one message that arrives at one connection;
+/// its delay is the time since the same message arrived at the first connection. `--stalled` adds connections that read
 /// nothing.
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let port: u16 = arguments.option("--port", 0)?;
@@ -85,8 +85,9 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
                     return Err(io::Error::other("no message came"));
                 }
                 delays.sort_unstable();
-                let median = delays[delays.len() / 2] as f64 / 1e3;
-                println!("{} {median}", used.as_secs_f64() * 1e6 / delays.len() as f64);
+                let us = |percent: usize| delays[delays.len() * percent / 100] as f64 / 1e3;
+                let cpu_us = used.as_secs_f64() * 1e6 / delays.len() as f64;
+                println!("{cpu_us} {} {}", us(50), us(99));
                 drop(silent);
                 return Ok(());
             }

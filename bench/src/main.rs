@@ -17,6 +17,8 @@
 //! cargo run --release --manifest-path bench/Cargo.toml --features http -- http-client [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- http-proxy [--runs 5] [--seconds 1]
 //! cargo run --release --manifest-path bench/Cargo.toml --features websocket -- websocket
+//! cargo run --release --manifest-path bench/Cargo.toml --features deflate -- websocket-deflate
+//! cargo run --release --manifest-path bench/Cargo.toml -- websocket-broadcast [--runs 5]
 //! cargo run --release --manifest-path bench/Cargo.toml -- blocks [--runs 5] [--seconds 2]
 //! cargo run --release --manifest-path bench/Cargo.toml --features slow-disk -- upload
 //! cargo run --release --manifest-path bench/Cargo.toml -- all [--runs 5] [--seconds 2]
@@ -33,6 +35,8 @@ mod allocations;
 mod arguments;
 mod clients;
 mod datagrams;
+#[cfg(feature = "deflate")]
+mod deflate_load;
 mod exchanges;
 mod get_load;
 mod histogram;
@@ -87,7 +91,11 @@ const USAGE: &str = "usage:
                                                       HTTP proxies: haproxy, nginx
   websocket [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       WebSocket beside a raw loop and its peers
-  http-files-counts, http-client-counts, http-proxy-counts, websocket-counts [--only NAME,NAME]
+  websocket-deflate [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
+                                                      compressed messages, their memory
+  websocket-broadcast (as broadcast)                  ws_broadcast beside bare writes
+  http-files-counts, http-client-counts, http-proxy-counts, websocket-counts,
+  websocket-deflate-counts [--only NAME,NAME]
                                                       instructions and system calls per request
   blocks [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       blocks of a large file beside libuv's pool
@@ -109,6 +117,7 @@ fn main() -> ExitCode {
         "broadcast" => suites::broadcast::run(&mut arguments),
         "million" => suites::million::run(&mut arguments),
         "million-websockets" => suites::million::websockets(&mut arguments),
+        "websocket-broadcast" => suites::broadcast::websockets(&mut arguments),
         "datagrams" => suites::datagrams::run(&mut arguments),
         "tls" => suites::tls::run(&mut arguments),
         "http" => suites::http::run(&mut arguments),
@@ -119,6 +128,14 @@ fn main() -> ExitCode {
         "http-proxy" => suites::http_proxy::run(&mut arguments),
         "http-proxy-counts" => suites::http_proxy::counts(&mut arguments),
         "websocket" => suites::websocket::run(&mut arguments),
+        #[cfg(feature = "deflate")]
+        "websocket-deflate" => suites::websocket_deflate::run(&mut arguments),
+        #[cfg(feature = "deflate")]
+        "websocket-deflate-counts" => suites::websocket_deflate::counts(&mut arguments),
+        #[cfg(not(feature = "deflate"))]
+        "websocket-deflate" | "websocket-deflate-counts" => {
+            Err(io::Error::other("left out: it was built without the feature deflate"))
+        }
         "websocket-counts" => suites::websocket::counts(&mut arguments),
         "blocks" => suites::blocks::run(&mut arguments),
         #[cfg(feature = "slow-disk")]
@@ -136,6 +153,8 @@ fn main() -> ExitCode {
         "get-load" => get_load::run(&mut arguments),
         "client" => clients::run(&mut arguments),
         "websocket-load" => websocket_load::run(&mut arguments),
+        #[cfg(feature = "deflate")]
+        "deflate-load" => deflate_load::run(&mut arguments),
         "http-load" => http_load::run(&mut arguments),
         "listen" => listeners::run(&mut arguments),
         "million-client" => suites::million::client::run(&mut arguments),

@@ -4,6 +4,8 @@ mod web;
 mod websocket;
 
 pub use web::{block_servers, clients, file_servers, http_proxies};
+#[cfg(feature = "deflate")]
+pub use websocket::websocket_deflaters;
 pub use websocket::{million_websockets, websocket_broadcasters, websockets};
 
 use std::io;

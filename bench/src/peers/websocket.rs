@@ -28,7 +28,31 @@ pub fn websockets() -> io::Result<Vec<Peer>> {
         inside("windlass-websocket-uring", true),
         peer("uWebSockets", uwebsockets("websocket")),
         inside("fastwebsockets", cfg!(feature = "websocket")),
+        inside("sockudo-ws", cfg!(feature = "websocket")),
+        inside("yawc", cfg!(feature = "websocket")),
+        inside("wtx", cfg!(feature = "websocket")),
         peer("nbio", go("nbio-websocket")),
+    ])
+}
+
+/// Servers that send each message back, compressed, with windows of so many bits that are taken
+/// over; 0: without takeover. All compress with level 6, as uWebSockets does; the last one has the
+/// default of windlass-web.
+#[cfg(feature = "deflate")]
+pub fn websocket_deflaters(window: u8) -> io::Result<Vec<Peer>> {
+    let ours = std::env::current_exe()?.to_string_lossy().into_owned();
+    let bits = window.to_string();
+    let inside = |name: &str, server: &str, level: &str| {
+        let words = [&ours, "serve", server, "{port}", &bits, level].map(String::from);
+        Peer { name: name.into(), command: Ok(words.to_vec()) }
+    };
+    let command = uwebsockets("deflate")
+        .map(|program| [&program.to_string_lossy(), "{port}", &bits].map(String::from).to_vec());
+    Ok(vec![
+        Peer { name: "uWebSockets".into(), command },
+        inside("yawc", "yawc-deflate", "6"),
+        inside("windlass-web", "windlass-deflate", "6"),
+        inside("windlass-web, level 1", "windlass-deflate", "1"),
     ])
 }
 
@@ -57,12 +81,13 @@ fn uwebsockets(name: &str) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// As the makefiles of both libraries have it, without TLS and compression.
+/// As the makefiles of both libraries have it, without TLS. Only the program `deflate` has zlib.
 const BUILD: &str = r#"set -e
+case $3 in *deflate) zlib=-lz ;; *) zlib=-DUWS_NO_ZLIB ;; esac
 cc -c -g1 -O3 -flto -DLIBUS_NO_SSL -I"$1/uSockets/src" \
     "$1"/uSockets/src/*.c "$1"/uSockets/src/eventing/*.c
-c++ -std=c++20 -g1 -O3 -flto=auto -DLIBUS_NO_SSL -DUWS_NO_ZLIB \
-    -I"$1/src" -I"$1/uSockets/src" -o "$3" "$2" *.o"#;
+c++ -std=c++20 -g1 -O3 -flto=auto -DLIBUS_NO_SSL \
+    -I"$1/src" -I"$1/uSockets/src" -o "$3" "$2" *.o $zlib"#;
 
 /// Servers that send a message of `size` bytes to all WebSockets every `interval` milliseconds; the
 /// first is the base of the ratios.

@@ -5,8 +5,8 @@ mod batches;
 mod broadcast;
 mod compio;
 mod datagrams;
-#[cfg(feature = "websocket")]
-mod fastwebsockets;
+#[cfg(feature = "deflate")]
+mod deflate;
 mod file_floor;
 mod http_answers;
 mod http_floor;
@@ -23,6 +23,8 @@ mod threads;
 mod tls;
 mod tokio;
 mod websocket_floor;
+#[cfg(feature = "websocket")]
+mod websocket_peers;
 mod windlass;
 mod windlass_serve;
 mod windlass_web;
@@ -84,6 +86,16 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
             arguments.end()?;
             return windlass_web::forward(port, to, driver(&name));
         }
+        #[cfg(feature = "deflate")]
+        "windlass-deflate" | "yawc-deflate" => {
+            let (window, level) = (arguments.require("window")?, arguments.require("level")?);
+            arguments.end()?;
+            let serve = match name.as_str() {
+                "yawc-deflate" => deflate::yawc,
+                _ => deflate::windlass,
+            };
+            return serve(port, window, level);
+        }
         "raw-tls" | "windlass-tls" => {
             let certificate: String = arguments.require("certificate")?;
             let key: String = arguments.require("key")?;
@@ -108,10 +120,16 @@ pub fn serve(arguments: &mut Arguments) -> io::Result<()> {
         "windlass-web" | "windlass-web-uring" => windlass_web::serve(port, driver(&name)),
         "websocket-floor" => websocket_floor::serve(port),
         "windlass-websocket" | "windlass-websocket-uring" => {
-            windlass_web::websocket(port, driver(&name))
+            windlass_web::websocket(port, driver(&name), Default::default())
         }
         #[cfg(feature = "websocket")]
-        "fastwebsockets" => fastwebsockets::serve(port),
+        "fastwebsockets" => websocket_peers::fastwebsockets(port),
+        #[cfg(feature = "websocket")]
+        "yawc" => websocket_peers::yawc(port, Default::default()),
+        #[cfg(feature = "websocket")]
+        "sockudo-ws" => websocket_peers::sockudo(port),
+        #[cfg(feature = "websocket")]
+        "wtx" => websocket_peers::wtx(port),
         #[cfg(feature = "http")]
         "hyper" => http_peers::hyper(port),
         #[cfg(feature = "http")]

@@ -27,9 +27,9 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
 
 /// Sends each message of a WebSocket back. Silent connections get no pings while a measurement
 /// runs: no peer sends any.
-pub fn websocket(port: u16, driver: DriverKind) -> io::Result<()> {
+pub fn websocket(port: u16, driver: DriverKind, settings: WebSocketSettings) -> io::Result<()> {
     windlass::fd::raise_max_open_files()?;
-    let settings = WebSocketSettings::new().ping_every(Duration::from_secs(3600));
+    let settings = settings.ping_every(Duration::from_secs(3600));
     App::new()
         .websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(Echo))
         .watcher(Watcher::builder().driver(driver))

@@ -4,58 +4,79 @@
 use std::io;
 
 use crate::arguments::Arguments;
+use crate::peers::{self, Peer};
 use crate::process::{Server, clients};
-use crate::rounds::interleaved;
+use crate::rounds::{Column, interleaved};
+use crate::stats;
 use crate::table::{Table, ratio};
-use crate::{peers, stats};
 
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
+    tables(arguments, "broadcast", false)
+}
+
+/// The same with WebSockets.
+pub fn websockets(arguments: &mut Arguments) -> io::Result<()> {
+    tables(arguments, "websocket-broadcast", true)
+}
+
+fn tables(arguments: &mut Arguments, name: &str, is_websocket: bool) -> io::Result<()> {
     let runs: usize = arguments.option("--runs", 5)?;
     let seconds: f64 = arguments.option("--seconds", 3.0)?;
-    let connections: usize = arguments.option("--connections", 8000)?;
+    let connections: usize = arguments.option("--connections", 10_000)?;
     arguments.end()?;
     let command =
-        format!("bench -- broadcast --runs {runs} --seconds {seconds} --connections {connections}");
+        format!("bench -- {name} --runs {runs} --seconds {seconds} --connections {connections}");
+    let (servers, ours, kind) = match is_websocket {
+        true => (peers::websocket_broadcasters as Servers, "windlass-web", "WebSockets"),
+        false => (peers::broadcasters as Servers, "windlass-serve", "connections"),
+    };
 
-    let servers = peers::usable(peers::broadcasters(64, 250)?, "")?;
-    let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
-    let find = |name: &str| &servers.iter().find(|(server, _)| server == name).expect("ours").1;
-    let to = To { connections, stalled: 0, size: 64, is_websocket: false };
-    let [cpu, delay] = interleaved(&names, runs, |name| measure(find(name), &to, seconds))?;
-    let title = format!("A broadcast of 64 B to {connections} connections");
-    let columns = ["server", "server µs per delivery", "CPU", "median delay µs"];
-    let mut table = Table::new(&title, &command, &columns);
-    for (at, cpu_of) in cpu.iter().enumerate() {
-        table.row(&[
-            cpu_of.server.clone(),
-            format!("{:.2}", stats::median(&cpu_of.values)),
-            ratio(cpu_of.ratio(&cpu[0])),
-            format!("{:.0}", stats::median(&delay[at].values)),
-        ]);
-    }
-    table.finish("broadcast")?;
+    let usable = peers::usable(servers(64, 250)?, "")?;
+    let names: Vec<String> = usable.iter().map(|(name, _)| name.clone()).collect();
+    let find = |name: &str| &usable.iter().find(|(server, _)| server == name).expect("ours").1;
+    let to = To { connections, stalled: 0, size: 64, is_websocket };
+    let measured = interleaved(&names, runs, |name| measure(find(name), &to, seconds))?;
+    let title = format!("A broadcast of 64 B to {connections} {kind}");
+    table(&title, &command, "server", &measured, name)?;
 
     // Large messages, so that the memory of the kernel does not hide that a reader has stalled.
     let size = 64 << 10;
-    let servers = peers::usable(peers::broadcasters(size, 50)?, "windlass-serve")?;
+    let usable = peers::usable(servers(size, 50)?, ours)?;
     let cases = ["all read", "one has stalled"].map(String::from);
-    let [cpu, delay] = interleaved(&cases, runs, |case| {
+    let measured = interleaved(&cases, runs, |case| {
         let stalled = usize::from(case == cases[1]);
-        let to = To { connections: 100, stalled, size, is_websocket: false };
-        measure(&servers[0].1, &to, seconds)
+        let to = To { connections: 100, stalled, size, is_websocket };
+        measure(&usable[0].1, &to, seconds)
     })?;
-    let title = "A broadcast of 64 KiB to 100 connections that read, and to one that may not";
-    let columns = ["readers", "server µs per delivery", "median delay µs", "ratio"];
-    let mut table = Table::new(title, &command, &columns);
-    for (at, delay_of) in delay.iter().enumerate() {
-        table.row(&[
-            delay_of.server.clone(),
-            format!("{:.2}", stats::median(&cpu[at].values)),
-            format!("{:.0}", stats::median(&delay_of.values)),
-            ratio(delay_of.ratio(&delay[0])),
-        ]);
+    let title = format!("A broadcast of 64 KiB to 100 {kind} that read, and to one that may not");
+    table(&title, &command, "readers", &measured, &format!("{name}-stalled"))
+}
+
+/// Servers of messages of so many bytes, every so many milliseconds.
+type Servers = fn(usize, usize) -> io::Result<Vec<Peer>>;
+
+/// Ratios are to the first row.
+fn table(
+    title: &str,
+    command: &str,
+    first: &str,
+    [cpu, median, p99]: &[Vec<Column>; 3],
+    name: &str,
+) -> io::Result<()> {
+    let columns =
+        [first, "server µs per delivery", "CPU", "median delay µs", "delay", "p99 µs", "p99"];
+    let mut table = Table::new(title, command, &columns);
+    for (at, row) in cpu.iter().enumerate() {
+        let of = |columns: &[Column], digits: usize| {
+            let value = stats::median(&columns[at].values);
+            [format!("{value:.digits$}"), ratio(columns[at].ratio(&columns[0]))]
+        };
+        let [cpu_us, cpu] = of(cpu, 2);
+        let [median_us, median] = of(median, 0);
+        let [p99_us, p99] = of(p99, 0);
+        table.row(&[row.server.clone(), cpu_us, cpu, median_us, median, p99_us, p99]);
     }
-    table.finish("broadcast-stalled")
+    table.finish(name)
 }
 
 /// The readers of a broadcast, and its messages.
@@ -67,10 +88,11 @@ pub struct To {
     pub is_websocket: bool,
 }
 
-/// Microseconds of the server's processor time per delivery, and the median delay in microseconds.
+/// Microseconds of the server's processor time per delivery, and the median delay and its 99th
+/// percentile in microseconds.
 /// A delivery is one message that arrives at one connection; its delay is the time since the same
 /// message arrived at the first connection.
-pub fn measure(command: &[String], to: &To, seconds: f64) -> io::Result<[f64; 2]> {
+pub fn measure(command: &[String], to: &To, seconds: f64) -> io::Result<[f64; 3]> {
     let To { connections, stalled, size, is_websocket } = to;
     let server = Server::start(command)?;
     let words = format!(
@@ -83,8 +105,8 @@ pub fn measure(command: &[String], to: &To, seconds: f64) -> io::Result<[f64; 2]
     let printed = clients(&[&words[..], &pid].concat())?;
     let mut numbers = printed.split_whitespace().map(str::parse::<f64>);
     let mut next = || numbers.next().and_then(Result::ok);
-    match (next(), next()) {
-        (Some(cpu_us), Some(delay_us)) => Ok([cpu_us, delay_us]),
+    match (next(), next(), next()) {
+        (Some(cpu_us), Some(median_us), Some(p99_us)) => Ok([cpu_us, median_us, p99_us]),
         _ => Err(io::Error::other(format!("{printed:?} tells of no deliveries"))),
     }
 }

@@ -20,6 +20,8 @@ pub mod tls;
 pub mod upload;
 mod web;
 pub mod websocket;
+#[cfg(feature = "deflate")]
+pub mod websocket_deflate;
 
 use std::io;
 

@@ -1,14 +1,13 @@
-//! WebSocket: processor time per message, memory of idle connections, and broadcasts, beside a raw
-//! loop that takes the mask off, and other servers.
+//! WebSocket: processor time per message, and memory of idle connections, beside a raw loop that
+//! takes the mask off, and other servers.
 
 use std::io;
 
-use super::broadcast;
 use super::web::{self, Clients};
 use crate::arguments::Arguments;
 use crate::process::{Server, Talking, hold};
 use crate::rounds::interleaved;
-use crate::table::{Table, ratio};
+use crate::table::Table;
 use crate::{peers, stats};
 
 struct Case {
@@ -74,8 +73,7 @@ pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let servers = peers::usable(peers::websockets()?, &only)?;
     let command = format!("bench -- websocket --runs {runs} --seconds {seconds}");
     echoes(&servers, &command, runs, seconds)?;
-    memory(&servers, &command, connections)?;
-    broadcasts(&command, runs, seconds, connections)
+    memory(&servers, &command, connections)
 }
 
 fn echoes(
@@ -137,51 +135,6 @@ fn memory(servers: &[(String, Vec<String>)], command: &str, connections: usize) 
         table.row(&[name.clone(), bytes.to_string()]);
     }
     table.finish("websocket-memory")
-}
-
-/// One message to all connections, beside bare writes; and how much a stalled reader delays the
-/// others.
-fn broadcasts(command: &str, runs: usize, seconds: f64, connections: usize) -> io::Result<()> {
-    let servers = peers::usable(peers::websocket_broadcasters(64, 250)?, "")?;
-    let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
-    let find = |name: &str| &servers.iter().find(|(server, _)| server == name).expect("ours").1;
-    let to = broadcast::To { connections, stalled: 0, size: 64, is_websocket: true };
-    let [cpu, delay] =
-        interleaved(&names, runs, |name| broadcast::measure(find(name), &to, seconds))?;
-    let title = format!("A message of 64 B to {connections} WebSockets");
-    let columns = ["server", "server µs per delivery", "CPU", "median delay µs"];
-    let mut table = Table::new(&title, command, &columns);
-    for (at, cpu_of) in cpu.iter().enumerate() {
-        table.row(&[
-            cpu_of.server.clone(),
-            format!("{:.2}", stats::median(&cpu_of.values)),
-            ratio(cpu_of.ratio(&cpu[0])),
-            format!("{:.0}", stats::median(&delay[at].values)),
-        ]);
-    }
-    table.finish("websocket-broadcast")?;
-
-    // Large messages, so that the memory of the kernel does not hide that a reader has stalled.
-    let size = 64 << 10;
-    let servers = peers::usable(peers::websocket_broadcasters(size, 50)?, "windlass-web")?;
-    let cases = ["all read", "one has stalled"].map(String::from);
-    let [cpu, delay] = interleaved(&cases, runs, |case| {
-        let stalled = usize::from(case == cases[1]);
-        let to = broadcast::To { connections: 100, stalled, size, is_websocket: true };
-        broadcast::measure(&servers[0].1, &to, seconds)
-    })?;
-    let title = "A message of 64 KiB to 100 WebSockets that read, and to one that may not";
-    let columns = ["readers", "server µs per delivery", "median delay µs", "ratio"];
-    let mut table = Table::new(title, command, &columns);
-    for (at, delay_of) in delay.iter().enumerate() {
-        table.row(&[
-            delay_of.server.clone(),
-            format!("{:.2}", stats::median(&cpu[at].values)),
-            format!("{:.0}", stats::median(&delay_of.values)),
-            ratio(delay_of.ratio(&delay[0])),
-        ]);
-    }
-    table.finish("websocket-stalled")
 }
 
 /// Instructions and system calls per message.
