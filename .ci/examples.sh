@@ -399,6 +399,11 @@ web_examples() {
     expect_answer "http://127.0.0.1:$port/lines" "2 lines" --data "another one"
     expect_answer "http://127.0.0.1:$port/files/lines.txt" "another one"
     stop ws_mixed "$pid"
+
+    start ws_own_loop --file "$scratch/own-lines.txt"
+    expect_message /follow "a line" "a line"
+    expect_answer "http://127.0.0.1:$port/" "7 bytes"
+    stop ws_own_loop "$pid"
 }
 
 # Opens a WebSocket at $1, says the text $2, of at most 125 bytes, and expects to hear $3.
