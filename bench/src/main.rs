@@ -75,9 +75,9 @@ const USAGE: &str = "usage:
   broadcast [--runs N] [--seconds S] [--connections N]
                                                       serve_broadcast beside bare writes
   million [--connections N] [--processes N] [--memory PERCENT] [--seconds S] [--payload N]
-          [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME]
+          [--concurrency N] [--sample N] [--rate N] [--only NAME,NAME] [--runs N]
                                                       as many connections as fit, beside nbio
-  million-websockets (as million)                     as many WebSockets as fit, beside nbio
+  million-websockets (as million)                     as many WebSockets as fit, beside others
   datagrams [--runs N] [--seconds S] [--peers N]      datagrams one by one, and in batches
   tls   [--runs N] [--seconds S] [--only NAME,NAME] [--connections N]
                                                       TLS beside a raw loop on rustls

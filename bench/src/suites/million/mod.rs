@@ -3,7 +3,8 @@
 //! million WebSockets. `million` is TCP echo, and `million-websockets` that of WebSockets.
 //!
 //! A process of servers and one of clients have at most as many connections as descriptors, so
-//! there are as many of both as it takes. The first half of the processors is for the servers.
+//! there are as many of both as it takes. With `--runs`, each run measures every server once, in an
+//! order that changes with the run. The first half of the processors is for the servers.
 //! Every process ends with the suite, also when the suite is killed.
 
 pub mod client;
@@ -18,7 +19,8 @@ use std::time::Duration;
 
 use crate::arguments::{Arguments, invalid};
 use crate::peers::{self, Peer};
-use run::Plan;
+use crate::rounds::interleaved;
+use run::{Measured, Plan};
 use size::{MILLION, Size};
 
 /// TCP echo.
@@ -46,7 +48,11 @@ fn measure(
     let rate: f64 = arguments.option("--rate", 1.0)?;
     let memory: u64 = arguments.option("--memory", 60)?;
     let only: String = arguments.option("--only", String::new())?;
+    let runs: usize = arguments.option("--runs", 1)?;
     arguments.end()?;
+    if runs == 0 {
+        return Err(invalid("--runs is at least 1".into()));
+    }
     if !(0.2..=3600.0).contains(&seconds) || !(0.001..=10_000.0).contains(&rate) {
         return Err(invalid("--seconds is 0.2 to 3600, --rate is 0.001 to 10000".into()));
     }
@@ -68,21 +74,38 @@ fn measure(
         rate,
         span: Duration::from_secs_f64(seconds),
     };
-    let measured = servers
+    let names: Vec<String> = servers.iter().map(|(name, _)| name.clone()).collect();
+    let mut measured: Vec<Vec<Measured>> = servers.iter().map(|_| Vec::new()).collect();
+    let figures = interleaved(&names, runs, |name| {
+        let at = names.iter().position(|of| of == name).expect("ours");
+        let of = run::run(name, &servers[at].1, &size, &plan)?;
+        let figures = of.figures();
+        measured[at].push(of);
+        Ok(figures)
+    })?;
+    let wrong: Vec<String> = measured
         .iter()
-        .map(|(name, command)| run::run(name, command, &size, &plan))
-        .collect::<io::Result<Vec<_>>>()?;
+        .flatten()
+        .flat_map(|of| of.wrong.iter().map(|text| format!("ERROR: {}: {text}", of.name)))
+        .collect();
 
-    // The reports have the other values.
-    let command = format!("bench -- {name} --connections {} --seconds {seconds}", size.connections);
+    // The reports have the other values. They are of the run with the median EER.
+    let command = format!(
+        "bench -- {name} --connections {} --seconds {seconds} --concurrency {} --runs {runs}",
+        size.connections, plan.concurrency
+    );
+    let measured: Vec<Measured> = measured.into_iter().map(median).collect();
     println!();
     report::print_all(&command, payload, &measured)?;
     report::print_memory(&command, &measured)?;
-    report::print_ratios(&command, &measured)?;
+    report::print_ratios(&command, &figures, is_websocket)?;
     measured[0].idle.needs().print(&command)?;
-    let wrong: Vec<String> = measured
-        .iter()
-        .flat_map(|of| of.wrong.iter().map(|text| format!("ERROR: {}: {text}", of.name)))
-        .collect();
     if wrong.is_empty() { Ok(()) } else { Err(io::Error::other(wrong.join("\n"))) }
+}
+
+/// The run with the median EER.
+fn median(mut runs: Vec<Measured>) -> Measured {
+    runs.sort_by(|a, b| a.eer().total_cmp(&b.eer()));
+    let middle = runs.len() / 2;
+    runs.swap_remove(middle)
 }

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use super::run::{Measured, Phase, Rated, Usage};
-use crate::table::Table;
+use super::run::{FIGURES, Measured, Phase, Rated, Usage};
+use crate::rounds::Column;
+use crate::table::{Table, ratio};
 
 /// What one column shows: name of the line, and its value.
 type Lines = Vec<(&'static str, String)>;
@@ -122,25 +123,37 @@ pub fn print_memory(command: &str, measured: &[Measured]) -> io::Result<()> {
     table.finish("million-memory")
 }
 
-/// How the first server compares with each other one, beside the goals.
-pub fn print_ratios(command: &str, measured: &[Measured]) -> io::Result<()> {
-    let Some((ours, others)) = measured.split_first().filter(|(_, others)| !others.is_empty())
-    else {
+/// How the first server compares with each other one in all runs, beside the goals.
+pub fn print_ratios(
+    command: &str,
+    figures: &[Vec<Column>; FIGURES.len()],
+    is_websocket: bool,
+) -> io::Result<()> {
+    let servers = &figures[0];
+    if servers.len() < 2 {
         return Ok(());
-    };
-    let title = format!("{} beside others", ours.name);
+    }
+    let title = format!("{} beside others", servers[0].server);
     let mut table = Table::new(&title, command, &["ratio", "server", "measured", "goal"]);
-    for of in others {
-        let mut row = |name: &str, value: f64, goal: &str| {
-            table.row(&[name.into(), of.name.clone(), format!("{value:.2}"), goal.into()]);
-        };
-        row("EER of BenchEcho", ours.eer() / of.eer(), "at least 1.5");
-        let idle = |of: &Measured| of.idle.server.anonymous;
-        row("idle bytes per connection, anonymous", idle(ours) / idle(of), "at most 0.25");
-        let resident = |of: &Measured| of.idle.server.resident;
-        row("the same, resident", resident(ours) / resident(of), "");
+    for (at, other) in servers.iter().enumerate().skip(1) {
+        for (name, columns) in FIGURES.iter().zip(figures) {
+            let measured = ratio(columns[0].ratio(&columns[at]));
+            let goal = goal(name, &other.server, is_websocket);
+            table.row(&[(*name).into(), other.server.clone(), measured, goal.into()]);
+        }
     }
     table.finish("million-ratios")
+}
+
+fn goal(figure: &str, server: &str, is_websocket: bool) -> &'static str {
+    match (figure, server, is_websocket) {
+        ("EER of BenchEcho", "nbio", false) => "at least 1.5",
+        ("idle bytes per connection, anonymous", "nbio", false) => "at most 0.25",
+        ("EER of BenchEcho", "nbio", true) => "at least 2",
+        ("CPU per echo of BenchEcho", "fastwebsockets", true) => "at most 0.87",
+        ("resident memory in BenchEcho", "fastwebsockets", true) => "at most 0.25",
+        _ => "",
+    }
 }
 
 fn rates(of: &Phase) -> Lines {

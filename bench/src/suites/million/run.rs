@@ -210,7 +210,33 @@ impl Measured {
     pub fn eer(&self) -> f64 {
         self.echo.all.rate() / self.echo_usage.all.cpu.mean
     }
+
+    /// What [`FIGURES`] names.
+    pub fn figures(&self) -> [f64; FIGURES.len()] {
+        [
+            self.connected.all.rate(),
+            self.echo.all.rate(),
+            self.eer(),
+            1.0 / self.eer(),
+            self.rated.all.phase().rate() / self.rate_usage.all.cpu.mean,
+            self.echo_usage.all.memory.mean,
+            self.idle.server.anonymous,
+            self.idle.server.resident,
+        ]
+    }
 }
+
+/// The figures by which servers are compared.
+pub const FIGURES: [&str; 8] = [
+    "connects per second",
+    "echoes per second of BenchEcho",
+    "EER of BenchEcho",
+    "CPU per echo of BenchEcho",
+    "EER of BenchRate",
+    "resident memory in BenchEcho",
+    "idle bytes per connection, anonymous",
+    "idle bytes per connection, resident",
+];
 
 struct Run<'a> {
     plan: &'a Plan,
