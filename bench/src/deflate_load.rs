@@ -22,8 +22,8 @@ const COMPRESSED_TEXT: u8 = 0xc1;
 /// What the end of a compressed message lacks (RFC 7692, section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// `deflate-load measure|hold|bytes --port N --connections N --size N --depth N --window N --seconds S
-/// --messages N`
+/// `deflate-load measure|hold|bytes --port N --connections N --size N --depth N --window N
+/// --seconds S --messages N`
 ///
 /// `window` is the bits of the windows of both sides, whose contexts are taken over; with 0, none
 /// is. See `websocket_load` for the rest. Each connection has exchanged at least as much text as
@@ -130,9 +130,9 @@ fn log(len: usize) -> Vec<u8> {
         let (name, event) = (NAMES[random as usize >> 8 & 7], EVENTS[(random >> 16) as usize % 6]);
         let (price, count) = (random >> 24 & 0xffff, random >> 40 & 0x3ff);
         let line = format!(
-            "{{\"id\":{number},\"time\":\"2026-03-0{}T1{}:{:02}:{:02}.{:03}Z\",\"event\":\"{event}\",\
-             \"user\":{{\"name\":\"{name}\",\"session\":\"{:08x}\"}},\"price\":{}.{:02},\
-             \"count\":{count},\"is_open\":{}}}\n",
+            "{{\"id\":{number},\"time\":\"2026-03-0{}T1{}:{:02}:{:02}.{:03}Z\",\
+             \"event\":\"{event}\",\"user\":{{\"name\":\"{name}\",\"session\":\"{:08x}\"}},\
+             \"price\":{}.{:02},\"count\":{count},\"is_open\":{}}}\n",
             1 + number % 7,
             number % 10,
             number / 7 % 60,

@@ -49,7 +49,8 @@ pub struct Measured {
 
 impl Measured {
     /// All messages with those of the start, messages, seconds, and the median, the 99th and the
-    /// 99.9th percentile of the times of exchanges in microseconds. An exchange is so many messages.
+    /// 99.9th percentile of the times of exchanges in microseconds. An exchange has so many
+    /// messages.
     pub fn line(&self, messages: u64) -> String {
         let (all, counted, seconds) = (self.all * messages, self.counted * messages, self.seconds);
         let us = |percent| self.times.percentile(percent).as_secs_f64() * 1e6;

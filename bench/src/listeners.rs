@@ -24,8 +24,8 @@ struct Listener {
 ///
 /// Prints microseconds of the server's processor time per delivery, and the median and the 99th
 /// percentile of delays in microseconds. A delivery is one message that arrives at one connection;
-/// its delay is the time since the same message arrived at the first connection. `--stalled` adds connections that read
-/// nothing.
+/// its delay is the time since the same message arrived at the first connection. `--stalled` adds
+/// connections that read nothing.
 pub fn run(arguments: &mut Arguments) -> io::Result<()> {
     let port: u16 = arguments.option("--port", 0)?;
     let connections: usize = arguments.option("--connections", 1)?;

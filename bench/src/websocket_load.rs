@@ -76,7 +76,8 @@ pub fn open_with(port: u16, fields: &str) -> io::Result<(std::net::TcpStream, St
 pub fn handshake(port: u16, fields: &str) -> String {
     format!(
         "GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n\
-         Connection: Upgrade\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n{fields}\r\n"
+         Connection: Upgrade\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\
+         {fields}\r\n"
     )
 }
 

@@ -1,8 +1,8 @@
 //! Compressed messages of WebSockets: processor time per message, their size, and the memory of a
 //! connection whose context is taken over.
 //!
-//! uWebSockets has one deflater for all connections, and yawc one for each. With takeover, both keep
-//! a deflater for each connection.
+//! uWebSockets has one deflater for all connections, and yawc one for each. With takeover, both
+//! have one for each connection.
 
 use std::io;
 
