@@ -96,10 +96,10 @@ fn measure(
     );
     let measured: Vec<Measured> = measured.into_iter().map(median).collect();
     println!();
-    report::print_all(&command, payload, &measured)?;
-    report::print_memory(&command, &measured)?;
-    report::print_ratios(&command, &figures, is_websocket)?;
-    measured[0].idle.needs().print(&command)?;
+    report::print_all(name, &command, payload, &measured)?;
+    report::print_memory(name, &command, &measured)?;
+    report::print_ratios(name, &command, &figures)?;
+    measured[0].idle.needs().print(name, &command)?;
     if wrong.is_empty() { Ok(()) } else { Err(io::Error::other(wrong.join("\n"))) }
 }
 

@@ -10,7 +10,8 @@ use crate::table::{Table, ratio};
 /// What one column shows: name of the line, and its value.
 type Lines = Vec<(&'static str, String)>;
 
-/// Prints a report: a line for each figure, and two columns for each server.
+/// Prints a report: a line for each figure, and a column for each server. Where there are several
+/// processes, the first one has a column too.
 fn print(
     name: &str,
     title: &str,
@@ -19,14 +20,17 @@ fn print(
     lines: impl Fn(&Measured, bool) -> Lines,
 ) -> io::Result<()> {
     let mut columns = vec!["".to_owned()];
-    for one in measured {
-        columns.push(format!("{}, {}", one.name, processes(one.processes)));
-        columns.push("one of them".to_owned());
+    let mut values: Vec<Lines> = Vec::new();
+    for of in measured {
+        columns.push(format!("{}, {}", of.name, processes(of.processes)));
+        values.push(lines(of, false));
+        if of.processes > 1 {
+            columns.push("one of them".to_owned());
+            values.push(lines(of, true));
+        }
     }
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new(title, command, &columns);
-    let values: Vec<Lines> =
-        measured.iter().flat_map(|one| [lines(one, false), lines(one, true)]).collect();
     for at in 0..values.first().map_or(0, Vec::len) {
         let mut row = vec![values[0][at].0.to_owned()];
         row.extend(values.iter().map(|lines| lines[at].1.clone()));
@@ -40,8 +44,13 @@ fn processes(count: usize) -> String {
 }
 
 /// Connections, echo and rate.
-pub fn print_all(command: &str, payload: usize, measured: &[Measured]) -> io::Result<()> {
-    print("million-connections", "Connections", command, measured, |of, one| {
+pub fn print_all(
+    name: &str,
+    command: &str,
+    payload: usize,
+    measured: &[Measured],
+) -> io::Result<()> {
+    print(&format!("{name}-connections"), "Connections", command, measured, |of, one| {
         let connected = of.connected.pick(one);
         let mut lines = rates(connected);
         lines.extend(times(connected));
@@ -49,7 +58,7 @@ pub fn print_all(command: &str, payload: usize, measured: &[Measured]) -> io::Re
         lines.push(("Concurrency", of.connecting.to_string()));
         lines
     })?;
-    print("million-echo", "BenchEcho", command, measured, |of, one| {
+    print(&format!("{name}-echo"), "BenchEcho", command, measured, |of, one| {
         let echo = of.echo.pick(one);
         let usage = of.echo_usage.pick(one);
         let mut lines = rates(echo);
@@ -64,7 +73,7 @@ pub fn print_all(command: &str, payload: usize, measured: &[Measured]) -> io::Re
         lines.extend(used(usage));
         lines
     })?;
-    print("million-rate", "BenchRate", command, measured, |of, one| {
+    print(&format!("{name}-rate"), "BenchRate", command, measured, |of, one| {
         let rated: &Rated = of.rated.pick(one);
         let usage = of.rate_usage.pick(one);
         let seconds = rated.span.as_secs_f64();
@@ -88,7 +97,7 @@ pub fn print_all(command: &str, payload: usize, measured: &[Measured]) -> io::Re
 }
 
 /// The memory of a connection.
-pub fn print_memory(command: &str, measured: &[Measured]) -> io::Result<()> {
+pub fn print_memory(name: &str, command: &str, measured: &[Measured]) -> io::Result<()> {
     let title = "Bytes per idle connection, after one echo on each";
     let mut columns = vec!["memory".to_owned()];
     columns.extend(measured.iter().map(|of| of.name.clone()));
@@ -120,14 +129,14 @@ pub fn print_memory(command: &str, measured: &[Measured]) -> io::Result<()> {
         let name = [format!("objects of `{name}`, both ends")];
         table.row(&name.into_iter().chain(cells).collect::<Vec<_>>());
     }
-    table.finish("million-memory")
+    table.finish(&format!("{name}-memory"))
 }
 
 /// How the first server compares with each other one in all runs, beside the goals.
 pub fn print_ratios(
+    name: &str,
     command: &str,
     figures: &[Vec<Column>; FIGURES.len()],
-    is_websocket: bool,
 ) -> io::Result<()> {
     let servers = &figures[0];
     if servers.len() < 2 {
@@ -136,13 +145,13 @@ pub fn print_ratios(
     let title = format!("{} beside others", servers[0].server);
     let mut table = Table::new(&title, command, &["ratio", "server", "measured", "goal"]);
     for (at, other) in servers.iter().enumerate().skip(1) {
-        for (name, columns) in FIGURES.iter().zip(figures) {
+        for (figure, columns) in FIGURES.iter().zip(figures) {
             let measured = ratio(columns[0].ratio(&columns[at]));
-            let goal = goal(name, &other.server, is_websocket);
-            table.row(&[(*name).into(), other.server.clone(), measured, goal.into()]);
+            let goal = goal(figure, &other.server, name == "million-websockets");
+            table.row(&[(*figure).into(), other.server.clone(), measured, goal.into()]);
         }
     }
-    table.finish("million-ratios")
+    table.finish(&format!("{name}-ratios"))
 }
 
 fn goal(figure: &str, server: &str, is_websocket: bool) -> &'static str {

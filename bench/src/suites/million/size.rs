@@ -151,7 +151,7 @@ pub struct Needs {
 
 impl Needs {
     /// Settings and memory for a million connections, beside those of this machine.
-    pub fn print(&self, command: &str) -> io::Result<()> {
+    pub fn print(&self, name: &str, command: &str) -> io::Result<()> {
         let title = "A million connections: what the machine needs";
         let mut table = Table::new(title, command, &["setting", "here", "for a million"]);
         let mut row = |name: &str, here: String, needed: String| {
@@ -214,7 +214,7 @@ impl Needs {
             text("net/netfilter/nf_conntrack_max"),
             "without the module nothing; else 1,100,000, or NOTRACK for the port".into(),
         );
-        table.finish("million-needs")
+        table.finish(&format!("{name}-needs"))
     }
 }
 
