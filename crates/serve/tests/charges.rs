@@ -14,7 +14,8 @@ use windlass::driver::Driver;
 use windlass_serve::framing::{Input, Lines};
 use windlass_serve::memory::{Budget, Charge};
 use windlass_serve::{
-    Action, Closed, Config, Conn, Context, Detached, Engine, Handler, Limits, Origin, Server,
+    Action, Closed, Config, Conn, Context, Detached, Engine, Handler, Limits, Origin, Refusal,
+    Server,
 };
 
 every_driver! {
@@ -29,6 +30,7 @@ every_driver! {
     charges_of_one_connection_add_up
     a_charge_of_a_connection_that_has_gone_counts_for_the_budget_alone
     a_dropped_engine_gives_the_input_of_its_connections_back
+    room_is_kept_until_it_is_dropped
 }
 
 /// The longest line.
@@ -369,4 +371,37 @@ fn charges_of_two_loops_meet_in_the_budget() {
     assert_eq!(budget.used(), 1000);
     drop(input);
     assert_eq!(budget.used(), 0);
+}
+
+fn room_is_kept_until_it_is_dropped<T: Harness>() {
+    let limits = Limits::new().marks(1000, 2000).cap(10_000).memory(1 << 20);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (_, id) = l.pair();
+    let (watcher, engine) = (&mut l.watcher, &mut l.engine);
+    let remote = engine.remote(watcher);
+    let room = remote.reserve(id, 6000).expect("there is room");
+    // It counts for all that write.
+    assert_eq!(remote.reserve(id, 4001).expect_err("none"), Refusal::Cap);
+    assert_eq!(remote.write(id, vec![0; 4001]).expect_err("none").reason, Refusal::Cap);
+    assert_eq!(engine.would_take(id, 4001), Err(Refusal::Cap));
+    assert_eq!(engine.write_slice(id, &[0; 4001]), Err(Refusal::Cap));
+    assert_eq!((engine.would_take(id, 4000), engine.budget().used()), (Ok(()), 6000));
+    let other = std::thread::spawn(move || remote.reserve(id, 4000).map(|more| (more, remote)));
+    let (more, remote) = other.join().expect("no panic").expect("there is room");
+    assert_eq!((engine.would_take(id, 1), engine.would_take(id, 0)), (Err(Refusal::Cap), Ok(())));
+    drop(room);
+    // Who has asked can write; asking takes nothing.
+    for _ in 0..10 {
+        assert_eq!(engine.would_take(id, 6000), Ok(()));
+    }
+    engine.write_slice(id, &[0; 6000]).expect("there is room");
+    assert_eq!(engine.would_take(id, 1), Err(Refusal::Cap));
+    drop(more);
+    assert_eq!(engine.would_take(id, 4000), Ok(()));
+    engine.abort(id);
+    engine.flush(watcher);
+    l.until("its end", |l| !l.ends.is_empty());
+    assert_eq!(l.engine.would_take(id, 0), Err(Refusal::Stale));
+    assert_eq!(remote.reserve(id, 1).expect_err("none"), Refusal::Stale);
+    assert_eq!(l.engine.budget().used(), 0);
 }

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[cfg(feature = "websocket")]
-use windlass::Buf;
-#[cfg(feature = "websocket")]
-use windlass_serve::Refused;
-use windlass_serve::{Id, Refusal};
+use windlass_serve::Reserved;
+use windlass_serve::{Id, Refusal, Refused};
 
 use crate::words::report::{Report, Requests, Totals};
 
@@ -147,18 +145,25 @@ impl Remote {
     /// }
     /// ```
     pub fn tell<T: Any + Send>(&self, id: Id, value: T) -> bool {
-        let Some(loops) = self.0.loops.get() else { return false };
-        // What wakes nothing has ended.
-        loops.waiting(id).is_some() && self.post(id.loop_index(), ToldValue(id, Box::new(value)))
+        self.try_tell(id, value).is_ok()
     }
 
-    /// Writes to a connection: see [`windlass_serve::Remote::write`].
+    /// Gives a value to a connection as [`tell`](Remote::tell) does, or hands it back.
+    pub(crate) fn try_tell<T: Any + Send>(&self, id: Id, value: T) -> Result<(), Refused<T>> {
+        // What has no count of what waits for it has ended.
+        let loops = self.0.loops.get().filter(|loops| loops.waiting(id).is_some());
+        let Some(loops) = loops else { return Err(Refused { value, reason: Refusal::Stale }) };
+        let posted = loops.post(id.loop_index(), ToldValue(id, Box::new(value)));
+        posted.map_err(|Refused { value: ToldValue(_, value), reason }| {
+            let value = value.downcast().unwrap_or_else(|_| unreachable!("it was put in here"));
+            Refused { value: *value, reason }
+        })
+    }
+
+    /// Keeps room for output of a connection: see [`windlass_serve::Remote::reserve`].
     #[cfg(feature = "websocket")]
-    pub(crate) fn write(&self, id: Id, data: Buf) -> Result<(), Refused<Buf>> {
-        match self.0.loops.get() {
-            Some(loops) => loops.write(id, data),
-            None => Err(Refused { value: data, reason: Refusal::Stale }),
-        }
+    pub(crate) fn reserve(&self, id: Id, bytes: usize) -> Result<Reserved, Refusal> {
+        self.0.loops.get().ok_or(Refusal::Stale)?.reserve(id, bytes)
     }
 
     /// A loop has ended, and had counted this.

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use flate2::FlushCompress;
 use windlass_websocket::deflate::{
     Context, DeflaterSettings, Deflaters, History, InflateCaps, InflateError, InflaterSettings,
-    Inflaters, StreamingInflater, Window,
+    Inflaters, StreamingDeflater, StreamingInflater, Window,
 };
 
 use peer::{Receiver, Sender, TAIL};
@@ -573,5 +573,36 @@ fn every_setting_works() {
     }
     for bits in (0..9).chain(16..=255) {
         assert_eq!(Window::new(bits), None);
+    }
+}
+
+/// Text of which zlib makes the most, at every setting.
+#[test]
+fn a_part_takes_no_more_room_than_it_may() {
+    let mut random = Rng::with_seed(11);
+    for (level, memory, bits) in [1, 2, 6, 9].into_iter().flat_map(|level| {
+        [1, 5, 8, 9]
+            .into_iter()
+            .flat_map(move |memory| [9, 12, 15].map(|bits| (level, memory, bits)))
+    }) {
+        let settings = DeflaterSettings { level, memory, ..DeflaterSettings::default() };
+        let mut deflaters = Deflaters::new(settings);
+        let mut deflater = deflaters.take(Context::Fresh(window(bits))).unwrap();
+        let mut out = Vec::new();
+        for len in [0, 1, 2, 30, 300, 5000, 16_383, 16_384, 70_000] {
+            // Noise, and bytes whose fixed code has nine bits.
+            for low in [0, 144] {
+                let plain: Vec<u8> = (0..len).map(|_| random.u8(low..)).collect();
+                out.clear();
+                deflater.write(&plain, &mut out);
+                deflater.flush(&mut out);
+                let most = StreamingDeflater::most(len);
+                assert!(out.len() <= most, "{len} became {} at {level} {memory} {bits}", out.len());
+            }
+        }
+        out.clear();
+        deflater.end(&[200; 70], &mut out);
+        assert!(out.len() <= StreamingDeflater::most(70));
+        deflaters.put_back(deflater, None);
     }
 }

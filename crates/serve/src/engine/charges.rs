@@ -5,6 +5,7 @@ use crate::memory::Charge;
 use crate::parts::table::Place;
 use crate::stage::Stage;
 use crate::words::id::Id;
+use crate::words::refused::Refusal;
 
 /// Whether nothing counts for a connection any more.
 fn is_gone<S>(place: &Place<S>) -> bool {
@@ -59,6 +60,33 @@ impl<S> Engine<S> {
         let mut charge = Charge::new(&self.memory.by_program, id);
         charge.set(bytes);
         charge
+    }
+
+    /// Whether a [`write`](Engine::write) of `bytes` bytes to a connection would be taken now. This
+    /// is for a program that cannot make its output twice. Any number is taken for a UDP session
+    /// that lives, whose writes are datagrams.
+    ///
+    /// ```
+    /// use windlass_serve::{Engine, Id, Refusal};
+    ///
+    /// /// A cipher that has made a record has to send it.
+    /// fn send(engine: &mut Engine<u8>, id: Id, text: &[u8]) -> Result<(), Refusal> {
+    ///     engine.would_take(id, text.len())?;
+    ///     let Some(key) = engine.state_mut(id) else { return Err(Refusal::Stale) };
+    ///     let record: Vec<u8> = text.iter().map(|byte| byte ^ *key).collect();
+    ///     *key = key.wrapping_add(3);
+    ///     engine.write_slice(id, &record)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`write`](Engine::write).
+    pub fn would_take(&mut self, id: Id, bytes: usize) -> Result<(), Refusal> {
+        match self.table.lives(id) {
+            false => Err(Refusal::Stale),
+            true if self.table.session(id).is_some() => Ok(()),
+            true => self.check_write(id.index(), bytes),
+        }
     }
 
     /// Counts for each connection what its charges have changed.

@@ -179,8 +179,15 @@ impl<S> Engine<S> {
         Ok(())
     }
 
-    /// Whether a connection takes so many more bytes.
+    /// Whether a connection takes so many more bytes, which count from here on.
     pub(crate) fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
+        self.check_write(index, len)?;
+        self.memory.take(len);
+        Ok(())
+    }
+
+    /// Whether a connection takes so many more bytes.
+    pub(crate) fn check_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
         let (place, charged) = self.table.look(index);
         if place.takes_no_output() && !self.takes_answers(index) {
             return Err(Refusal::Stale);
@@ -194,7 +201,6 @@ impl<S> Engine<S> {
         if len > self.memory.room && !self.memory.takes(waits, len, self.table.active.len()) {
             return Err(Refusal::Memory);
         }
-        self.memory.take(len);
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use windlass::{Buf, Handle, Message};
 use crate::Engine;
 use crate::handles::threads::Threads;
 use crate::inbox::{BOOKKEEPING, Command, Shared};
+use crate::memory::Budget;
+use crate::parts::heads::Heads;
 use crate::parts::transport::Accepted;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
@@ -125,6 +127,60 @@ impl Remote {
                 refused(data, Refusal::Stale)
             }
         }
+    }
+
+    /// Keeps room for `bytes` bytes of output, which count for a connection as those of a
+    /// [`write`](Remote::write) that its loop has not taken, until the [`Reserved`] is dropped. So
+    /// a thread can [post](Remote::post) what the loop itself is to write: the loop drops it, and
+    /// writes.
+    ///
+    /// ```
+    /// use windlass::Message;
+    /// use windlass_serve::{Action, Context, Handler, Id, Refusal, Remote, Reserved};
+    ///
+    /// struct Line {
+    ///     to: Id,
+    ///     text: String,
+    ///     room: Reserved,
+    /// }
+    ///
+    /// /// On any thread.
+    /// fn say(remote: &Remote, to: Id, text: String) -> Result<(), Refusal> {
+    ///     let room = remote.reserve(to, text.len() + 8)?;
+    ///     let line = Line { to, text, room };
+    ///     remote.post(to.loop_index(), line).map_err(|refused| refused.reason)
+    /// }
+    ///
+    /// /// Numbers its lines, wherever they come from.
+    /// struct Numbers(u32);
+    /// impl Handler for Numbers {
+    ///     type State = ();
+    ///     fn message(&mut self, server: &mut Context<'_, ()>, message: Message) -> Action {
+    ///         let Ok(Line { to, text, room }) = message.downcast() else { return Action::None };
+    ///         drop(room);
+    ///         if let Some(mut c) = server.conn(to) {
+    ///             self.0 += 1;
+    ///             c.write(format!("{:06}: {text}", self.0));
+    ///         }
+    ///         Action::None
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`write`](Remote::write).
+    pub fn reserve(&self, id: Id, bytes: usize) -> Result<Reserved, Refusal> {
+        let mut thread = None;
+        let shared = self.of(id, &mut thread).ok_or(Refusal::Stale)?;
+        let bytes = u32::try_from(bytes).map_err(|_| Refusal::Cap)?;
+        shared.heads.charge(id, bytes, shared.cap)?;
+        let held = shared.heads.charged(id).saturating_sub(bytes as usize);
+        if !shared.budget.try_charge(bytes, held) {
+            shared.heads.discharge(id, bytes);
+            return Err(Refusal::Memory);
+        }
+        let (heads, budget) = (shared.heads.clone(), shared.budget.clone());
+        Ok(Reserved { heads, budget, id, bytes })
     }
 
     /// How many bytes of output wait for a connection, as [`Limits::cap`](crate::Limits::cap)
@@ -346,6 +402,29 @@ impl Remote {
     pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
         let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();
         Remote { loops, threads: None }
+    }
+}
+
+/// Room for output of a connection: [`Remote::reserve`] makes it. It counts until it is dropped, on
+/// whatever thread.
+#[must_use = "it counts until it is dropped"]
+pub struct Reserved {
+    heads: Heads,
+    budget: Budget,
+    id: Id,
+    bytes: u32,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.heads.discharge(self.id, self.bytes);
+        self.budget.change(self.bytes, 0);
+    }
+}
+
+impl fmt::Debug for Reserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reserved({} bytes)", self.bytes)
     }
 }
 

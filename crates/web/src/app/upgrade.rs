@@ -80,7 +80,7 @@ pub trait Protocol<S>: 'static {
     fn told(&mut self, state: &mut S, c: &mut RawConn<'_, S>, value: Box<dyn Any + Send>) {}
 
     /// Something was published on a topic that the connection [hears](RawConn::subscribe).
-    fn published(&mut self, state: &mut S, c: &mut RawConn<'_, S>, what: &Published) {}
+    fn published(&mut self, state: &mut S, c: &mut RawConn<'_, S>, what: &Arc<Published>) {}
 
     /// Another thread has [woken](crate::Remote::wake) the connection.
     fn wake(&mut self, state: &mut S, c: &mut RawConn<'_, S>) {}

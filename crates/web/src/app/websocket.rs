@@ -16,8 +16,8 @@ use crate::message::response::Response;
 use crate::remote::Remote;
 use crate::topics::TopicCall;
 use crate::websocket::{
-    AgreedSocket, Carrier, CloseSocket, LoopSockets, Peer, PeerNews, Session, Socket,
-    SocketSettings, WebSocketSettings,
+    AgreedSocket, Carrier, LoopSockets, Peer, PeerNews, Session, Socket, SocketSettings,
+    WebSocketSettings,
 };
 use crate::words::error::Error;
 
@@ -192,12 +192,10 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
     }
 
     fn told(&mut self, state: &mut S, c: &mut RawConn<'_, S>, value: Box<dyn Any + Send>) {
-        match value.downcast::<CloseSocket>() {
-            Ok(close) => self.session.close(c, close.0, &close.1),
-            Err(value) if self.session.is_open() => {
-                self.peer.told(state, &mut Socket::new(&mut self.session, c), value);
-            }
-            Err(_) => {}
+        if let Some(value) = self.session.told(c, value)
+            && self.session.is_open()
+        {
+            self.peer.told(state, &mut Socket::new(&mut self.session, c), value);
         }
         self.go_on(state, c);
     }
@@ -209,7 +207,7 @@ impl<P: Peer<S>, S: 'static> Protocol<S> for SocketProtocol<P> {
         }
     }
 
-    fn published(&mut self, _: &mut S, c: &mut RawConn<'_, S>, what: &Published) {
+    fn published(&mut self, _: &mut S, c: &mut RawConn<'_, S>, what: &Arc<Published>) {
         self.session.published(c, what);
     }
 
@@ -230,6 +228,10 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
 
     fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.engine.write_slice(self.id, bytes)
+    }
+
+    fn would_take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.engine.would_take(self.id, bytes)
     }
 
     fn is_full(&mut self) -> bool {

@@ -13,9 +13,7 @@ use super::error::FetchError;
 use super::fetch::Fetch;
 use super::own::{Client, FetchEvent, FetchId, LinkPlace};
 use crate::remote::ToldValue;
-use crate::websocket::{
-    ClientHandshake, CloseCode, CloseSocket, PeerNews, Socket, WebSocketSettings,
-};
+use crate::websocket::{ClientHandshake, CloseCode, PeerNews, Socket, WebSocketSettings};
 
 impl Client {
     /// Opens a WebSocket: to a URL of `ws` or `wss`, or with a [`Fetch`] that has fields and a
@@ -165,14 +163,13 @@ impl Client {
         event
     }
 
-    /// Another thread closes a connection.
-    fn close_from_elsewhere(&mut self, message: Message) {
+    /// Another thread sends to a connection, or closes it.
+    fn told(&mut self, message: Message) {
         if let Ok(ToldValue(id, value)) = message.downcast()
-            && let Ok(close) = value.downcast::<CloseSocket>()
-            && let Some(mut socket) = self.socket(id)
+            && let Some(LinkPlace::Socket(number)) = self.below.state(id).copied()
+            && let Some(session) = self.sockets.sessions.get_mut(number)
         {
-            let CloseSocket(code, reason) = *close;
-            socket.close(code, &reason);
+            session.told(self.below.of(id), value);
         }
     }
 
@@ -182,7 +179,7 @@ impl Client {
         event: Below<LinkPlace>,
     ) -> Result<Option<FetchEvent>, Below<LinkPlace>> {
         if let Below::Message { message } = event {
-            self.close_from_elsewhere(message);
+            self.told(message);
             return Ok(None);
         }
         let socket = match &event {

@@ -16,7 +16,7 @@ use crate::exchange::Slot;
 use crate::exchange::raw::News;
 use crate::message::head::Head;
 use crate::websocket::{
-    AgreedSocket, ClientHandshake, CloseCode, CloseSocket, PeerNews, Socket, WebSocketSettings,
+    AgreedSocket, ClientHandshake, CloseCode, PeerNews, Socket, WebSocketSettings,
 };
 use crate::words::status::Status;
 
@@ -186,11 +186,7 @@ impl<S: Default + 'static> Engine<S> {
             News::Drained if session.is_open() => return Some(Event::Drained { id }),
             News::Wake if session.goes_on() => return self.hear(id, Buf::default()),
             News::Stopping => session.close(carrier, CloseCode::GOING_AWAY, ""),
-            News::Told(value) => {
-                if let Ok(close) = value.downcast::<CloseSocket>() {
-                    session.close(carrier, close.0, &close.1);
-                }
-            }
+            News::Told(value) => _ = session.told(carrier, value), // no callback hears the rest
             News::Published(_) | News::Drained | News::Wake => {}
         }
         None

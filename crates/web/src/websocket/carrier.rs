@@ -15,6 +15,8 @@ pub(crate) trait Carrier {
     fn id(&self) -> Id;
     fn write(&mut self, data: Buf) -> Result<(), Refused<Buf>>;
     fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
+    /// Whether a write of so many bytes would be taken.
+    fn would_take(&mut self, bytes: usize) -> Result<(), Refusal>;
     fn is_full(&mut self) -> bool;
     fn is_behind(&mut self) -> bool;
     fn pause(&mut self);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use windlass_serve::Id;
 use windlass_websocket::deflate::{
     Context, DeflaterSettings, Deflaters, History, InflateCaps, InflaterSettings, Inflaters,
-    StreamingInflater, UnsentMessage, Window,
+    StreamingDeflater, StreamingInflater, UnsentMessage, Window,
 };
 use windlass_websocket::handshake::Deflate;
 use windlass_websocket::{Error, FrameHead, Kind, Role, Rule, mask};
@@ -162,6 +162,25 @@ impl LoopCompression {
         }
     }
 
+    /// A deflater for a message that is sent in parts, if the loop has one left.
+    pub(super) fn take_deflater(
+        &mut self,
+        (level, SocketWindow(window)): (u8, SocketWindow),
+        sent: Option<&mut History>,
+    ) -> Option<StreamingDeflater> {
+        self.deflaters(level).take(sent.map_or(Context::Fresh(window), Context::Kept))
+    }
+
+    /// The text of a message that has ended joins what was sent.
+    pub(super) fn put_deflater_back(
+        &mut self,
+        level: u8,
+        sent: Option<&mut History>,
+        deflater: StreamingDeflater,
+    ) {
+        self.deflaters(level).put_back(deflater, sent);
+    }
+
     /// An inflater for a message in parts, if the loop has one left.
     pub(super) fn take_inflater(
         &mut self,
@@ -205,9 +224,15 @@ fn put_compressed(
         out.truncate(start);
         return None;
     }
-    let mut head = FrameHead::new(kind.into(), len as u64).compressed();
+    seal(out, start, FrameHead::new(kind.into(), len as u64).compressed(), key);
+    Some(unsent)
+}
+
+/// Puts the head in front of a payload that has room for any head before it, and the mask on it.
+pub(super) fn seal(out: &mut Vec<u8>, start: usize, head: FrameHead, key: Option<[u8; 4]>) {
+    let len = out.len() - start - FrameHead::MOST;
+    let head = key.map_or(head, |key| head.masked(key));
     if let Some(key) = key {
-        head = head.masked(key);
         mask(key, &mut out[start + FrameHead::MOST..]);
     }
     let mut bytes = [0; FrameHead::MOST];
@@ -216,5 +241,4 @@ fn put_compressed(
     out.copy_within(start + FrameHead::MOST.., start + size);
     out.truncate(start + size + len);
     out[start..start + size].copy_from_slice(&bytes[..size]);
-    Some(unsent)
 }

@@ -24,6 +24,9 @@ pub enum Message {
     Binary(Payload),
 }
 
+/// What a message that waits counts for besides its bytes: its head, and its place in a queue.
+pub(super) const ROOM: usize = 64;
+
 impl Message {
     pub(super) fn new(kind: Kind, payload: Payload) -> Message {
         match kind {

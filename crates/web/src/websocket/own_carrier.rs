@@ -99,6 +99,10 @@ impl<S> Carrier for OwnCarrier<S> {
         self.engine.write_slice(self.now(), bytes)
     }
 
+    fn would_take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.engine.would_take(self.now(), bytes)
+    }
+
     fn is_full(&mut self) -> bool {
         self.engine.is_full(self.now())
     }

@@ -2,9 +2,9 @@
 
 use std::any::Any;
 
+use super::ends::SocketEnd;
 use super::message::Message;
 use super::parts::MessagePart;
-use super::session::SocketEnd;
 use super::socket::Socket;
 use windlass_websocket::CloseCode;
 

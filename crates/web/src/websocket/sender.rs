@@ -4,19 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_serve::{Id, Refusal, Refused};
-use windlass_websocket::{CloseCode, FrameHead, Role, mask};
+use windlass_serve::{Id, Refusal, Refused, Reserved};
+use windlass_websocket::CloseCode;
 
-use super::mask_keys::MaskKeys;
-use super::message::Message;
+use super::message::{Message, ROOM};
 use crate::remote::Remote;
 
 /// Sends to a connection from any thread: [`Socket::sender`](super::Socket::sender) makes it.
 /// Clones send to the same connection.
 ///
-/// Messages of one thread arrive in their order. They are not compressed. One that is sent while
-/// the loop closes the connection may follow the close frame: the peer drops it (RFC 6455, section
-/// 5.5.1).
+/// Messages of one thread arrive in their order. The loop of the connection sends them as its own:
+/// it compresses them, and they wait while a message is sent [in parts](super::Socket::send_part).
+/// Until they have left, they count for the cap of the connection.
 ///
 /// ```
 /// use std::thread;
@@ -42,21 +41,18 @@ use crate::remote::Remote;
 pub struct SocketSender {
     remote: Remote,
     id: Id,
-    role: Role,
     has_closed: Arc<AtomicBool>,
 }
 
 /// A thread closes a connection.
-pub(crate) struct CloseSocket(pub(crate) CloseCode, pub(crate) String);
+pub(super) struct CloseSocket(pub(super) CloseCode, pub(super) String);
+
+/// A thread sends a message, whose room it has.
+pub(super) struct SendSocket(pub(super) Message, pub(super) Reserved);
 
 impl SocketSender {
-    pub(super) fn new(
-        remote: Remote,
-        id: Id,
-        role: Role,
-        has_closed: Arc<AtomicBool>,
-    ) -> SocketSender {
-        SocketSender { remote, id, role, has_closed }
+    pub(super) fn new(remote: Remote, id: Id, has_closed: Arc<AtomicBool>) -> SocketSender {
+        SocketSender { remote, id, has_closed }
     }
 
     /// The id of the connection.
@@ -71,29 +67,18 @@ impl SocketSender {
     /// [`Refused`] hands the message back, with a reason of
     /// [`Remote::write`](windlass_serve::Remote::write): the connection has ended, or does not keep
     /// up, or the server has no memory. A message is dropped if the connection ends, or closes,
-    /// before its loop has it.
+    /// before its loop has sent it.
     pub fn send(&self, message: impl Into<Message>) -> Result<(), Refused<Message>> {
         let message = message.into();
         if self.has_closed.load(Ordering::Relaxed) {
             return Err(Refused { value: message, reason: Refusal::Stale });
         }
-        let (kind, plain) = (message.kind(), message.as_bytes());
-        let mut head = FrameHead::new(kind.into(), plain.len() as u64);
-        let key = match self.role {
-            Role::Server => None,
-            Role::Client => Some(MaskKeys::default().next()),
+        let room = match self.remote.reserve(self.id, message.as_bytes().len() + ROOM) {
+            Ok(room) => room,
+            Err(reason) => return Err(Refused { value: message, reason }),
         };
-        if let Some(key) = key {
-            head = head.masked(key);
-        }
-        let mut frame = Vec::with_capacity(head.size() + plain.len());
-        head.put(&mut frame);
-        frame.extend_from_slice(plain);
-        if let Some(key) = key {
-            mask(key, &mut frame[head.size()..]);
-        }
-        let written = self.remote.write(self.id, frame.into());
-        written.map_err(|refused| Refused { value: message, reason: refused.reason })
+        let told = self.remote.try_tell(self.id, SendSocket(message, room));
+        told.map_err(|Refused { value: SendSocket(value, _), reason }| Refused { value, reason })
     }
 
     /// Closes the connection behind what is sent. False if it has ended.

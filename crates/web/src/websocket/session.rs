@@ -17,65 +17,28 @@ use windlass_websocket::{CloseCode, Error, Event, FrameHead, Kind, Opcode, Role,
 use super::carrier::Carrier;
 #[cfg(feature = "deflate")]
 use super::compression::{Histories, SocketWindow};
+use super::ends::{Aside, SocketEnd};
 use super::incoming::Incoming;
 use super::message::{Message, Payload};
 use super::parts::MessagePart;
 use super::sender::SocketSender;
 use super::settings::SocketSettings;
 use super::unfinished::{Intake, UnfinishedInput};
-use crate::client::error::FetchError;
 use crate::message::publication::Published;
 use crate::remote::Remote;
-
-/// How a connection was closed: for [`Peer::closed`](super::Peer::closed).
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct SocketEnd {
-    /// The code of the first close frame, of either side; `None` if it had no code, or if the
-    /// connection ended without a close frame.
-    pub code: Option<CloseCode>,
-    /// The reason in that frame.
-    pub reason: String,
-    /// Whether both sides have sent a close frame.
-    pub is_clean: bool,
-    /// How the connection below has ended.
-    pub cause: Cause,
-    /// Why a connection that the program has [opened](crate::Remote::open_websocket) never was
-    /// one. Otherwise `None`.
-    pub failed: Option<FetchError>,
-}
-
-impl SocketEnd {
-    pub(crate) fn not_opened(error: FetchError, cause: Cause) -> SocketEnd {
-        let reason = String::new();
-        SocketEnd { code: None, reason, is_clean: false, cause, failed: Some(error) }
-    }
-}
-
-/// What is known of the end of a connection.
-#[derive(Default)]
-struct Closing {
-    /// Of the first close frame.
-    code: Option<CloseCode>,
-    reason: String,
-    is_noted: bool,
-    /// Tells other threads that a close frame was sent.
-    has_closed: Option<Arc<AtomicBool>>,
-}
 
 /// One side of a connection.
 pub(crate) struct Session {
     pub(super) settings: Arc<SocketSettings>,
-    unfinished: Option<Box<UnfinishedInput>>,
-    /// What is known of its end.
-    closing: Option<Box<Closing>>,
+    pub(super) unfinished: Option<Box<UnfinishedInput>>,
+    pub(super) aside: Option<Box<Aside>>,
     /// The index of the sub-protocol in the settings, and one.
     pub(super) protocol: u16,
     role: Role,
-    flags: u16,
+    pub(super) flags: u16,
     /// What messages are compressed with, if both sides have agreed to it.
     #[cfg(feature = "deflate")]
-    deflate: Option<SocketWindow>,
+    pub(super) deflate: Option<SocketWindow>,
     #[cfg(feature = "deflate")]
     pub(super) histories: Option<Box<Histories>>,
 }
@@ -102,6 +65,8 @@ const SILENT: u16 = 256;
 const SLOW: u16 = 512;
 /// It waits for an inflater.
 const WAITS: u16 = 1024;
+/// A message is sent in parts, and is not whole.
+pub(super) const IN_PARTS: u16 = 2048;
 
 /// What has come.
 pub(crate) enum PeerNews<'a> {
@@ -121,7 +86,7 @@ impl Session {
         Session {
             settings,
             unfinished: None,
-            closing: None,
+            aside: None,
             protocol,
             role,
             flags: 0,
@@ -145,7 +110,7 @@ impl Session {
     }
 
     /// Sends what is published on a topic.
-    pub(crate) fn published(&mut self, carrier: &mut dyn Carrier, what: &Published) {
+    pub(crate) fn published(&mut self, carrier: &mut dyn Carrier, what: &Arc<Published>) {
         if !self.is_open() {
             return;
         }
@@ -165,8 +130,11 @@ impl Session {
     pub(super) fn send_published(
         &mut self,
         carrier: &mut dyn Carrier,
-        what: &Published,
+        what: &Arc<Published>,
     ) -> Result<(), Refusal> {
+        if self.flags & IN_PARTS != 0 {
+            return self.publish_behind(carrier, what);
+        }
         let (kind, plain) = what.message();
         if self.role == Role::Client {
             let message = Message::new(kind, plain.to_vec().into());
@@ -314,7 +282,7 @@ impl Session {
                 if is_last && self.flags & SAID_CLOSE == 0 {
                     let message = std::mem::take(&mut unfinished.message);
                     if self.flags & LIMITED != 0 {
-                        carrier.charge(0); // it is the program's, which may send it
+                        self.charge(carrier, 0); // it is the program's, which may send it
                     }
                     let message = match is_compressed {
                         false => Message::new(kind, message.into()),
@@ -382,7 +350,7 @@ impl Session {
             carrier.sockets().give_back(unfinished);
             if self.flags & LIMITED != 0 {
                 self.flags &= !LIMITED;
-                carrier.charge(0);
+                self.charge(carrier, 0);
                 if self.is_open() {
                     carrier.limit(None, 0);
                 }
@@ -390,7 +358,7 @@ impl Session {
             return;
         }
         // What messages refer to is not charged: it stays as long as the connection does.
-        carrier.charge(unfinished.held());
+        self.charge(carrier, unfinished.held());
         if self.flags & LIMITED == 0 || has_message {
             self.flags |= LIMITED;
             let (span, least) = self.settings.message_time;
@@ -463,44 +431,28 @@ impl Session {
         let kind = message.kind();
         let refused =
             |payload: Payload, reason| Err(Refused { value: Message::new(kind, payload), reason });
-        if !self.is_open() {
-            return refused(message.into_payload(), Refusal::Stale);
+        if self.flags & (SAID_CLOSE | OVER | IN_PARTS) != 0 {
+            return self.send_behind(carrier, message);
         }
         #[cfg(feature = "deflate")]
         let message = match self.send_compressed(carrier, message) {
             Ok(result) => return result,
             Err(message) => message,
         };
-        if self.role == Role::Client {
-            let sent = self.send_masked(carrier, kind, message.into_payload());
-            return sent.or_else(|(payload, reason)| refused(payload, reason));
+        let mut payload = message.into_payload();
+        if self.role == Role::Server {
+            payload = match payload.into_frame(kind) {
+                Ok((frame, at)) => {
+                    return carrier.write(frame).or_else(|Refused { value, reason }| {
+                        refused(Payload::framed(value, at, kind), reason)
+                    });
+                }
+                Err(payload) => payload,
+            };
         }
-        let payload = match message.into_payload().into_frame(kind) {
-            Ok((frame, at)) => {
-                return carrier.write(frame).or_else(|Refused { value, reason }| {
-                    refused(Payload::framed(value, at, kind), reason)
-                });
-            }
-            Err(payload) => payload,
-        };
         let head = FrameHead::new(kind.into(), payload.len() as u64);
-        let mut bytes = [0; FrameHead::MOST];
-        let size = head.write(&mut bytes);
-        if payload.len() <= SMALL {
-            let out = &mut carrier.sockets().out;
-            out.clear();
-            out.extend_from_slice(&bytes[..size]);
-            out.extend_from_slice(&payload);
-            let out = std::mem::take(out);
-            let written = carrier.write_slice(&out);
-            carrier.sockets().out = out;
-            return written.or_else(|reason| refused(payload, reason));
-        }
-        let frame = Buf::list([Buf::from(bytes[..size].to_vec()), payload.into_buf()]);
-        carrier.write(frame).or_else(|Refused { value, reason }| {
-            let payload = value.into_parts().nth(1).unwrap_or_default();
-            refused(payload.into(), reason)
-        })
+        let written = self.write_frame(carrier, head, payload);
+        written.or_else(|(payload, reason)| refused(payload, reason))
     }
 
     /// Sends a message compressed, if it is one to be compressed.
@@ -557,24 +509,25 @@ impl Session {
 
     /// Keeps what the first close frame says.
     fn note_close(&mut self, code: Option<CloseCode>, reason: &str) {
-        let closing = self.closing.get_or_insert_default();
-        if !closing.is_noted {
-            closing.is_noted = true;
-            (closing.code, closing.reason) = (code, reason.to_owned());
+        let aside = self.aside.get_or_insert_default();
+        if !aside.is_noted {
+            aside.is_noted = true;
+            (aside.code, aside.reason) = (code, reason.to_owned());
         }
     }
 
     /// What sends from other threads, until a close frame is sent.
     pub(super) fn sender(&mut self, remote: Remote, id: Id) -> SocketSender {
         let has_closed = AtomicBool::new(!self.is_open());
-        let closing = self.closing.get_or_insert_default();
-        let has_closed = closing.has_closed.get_or_insert_with(|| Arc::new(has_closed));
-        SocketSender::new(remote, id, self.role, Arc::clone(has_closed))
+        let aside = self.aside.get_or_insert_default();
+        let has_closed = aside.has_closed.get_or_insert_with(|| Arc::new(has_closed));
+        SocketSender::new(remote, id, Arc::clone(has_closed))
     }
 
     fn say_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: &str) {
+        self.drop_output(carrier);
         self.flags |= SAID_CLOSE;
-        if let Some(has_closed) = self.closing.as_ref().and_then(|own| own.has_closed.as_ref()) {
+        if let Some(has_closed) = self.aside.as_ref().and_then(|own| own.has_closed.as_ref()) {
             has_closed.store(true, Ordering::Relaxed);
         }
         let (mut frame, key) = (Vec::new(), self.key(carrier));
@@ -618,6 +571,7 @@ impl Session {
     }
 
     fn end(&mut self, carrier: &mut dyn Carrier) {
+        self.drop_output(carrier);
         if self.flags & OVER == 0 {
             self.flags |= OVER;
             carrier.close();
@@ -625,6 +579,7 @@ impl Session {
     }
 
     pub(super) fn abort(&mut self, carrier: &mut dyn Carrier) {
+        self.drop_output(carrier);
         self.flags |= OVER;
         carrier.abort();
     }
@@ -658,6 +613,7 @@ impl Session {
             self.flags |= HOLDS; // the end is behind what is paused
             return;
         }
+        self.drop_output(carrier);
         self.flags |= OVER;
         carrier.close();
     }
@@ -673,7 +629,7 @@ impl Session {
 
     pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
         let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
-        let Closing { code, reason, .. } = self.closing.map_or_else(Closing::default, |own| *own);
+        let Aside { code, reason, .. } = self.aside.map_or_else(Aside::default, |own| *own);
         let cause = match cause {
             Cause::Aborted if self.flags & SILENT != 0 => Cause::Idle,
             Cause::Aborted if self.flags & SLOW != 0 => Cause::TooSlow,

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use windlass::Buf;
 use windlass_serve::{Id, Refusal, Refused};
-use windlass_websocket::{CloseCode, Opcode};
+use windlass_websocket::{CloseCode, Kind, Opcode};
 
 use super::carrier::Carrier;
-use super::message::Message;
+use super::message::{Message, Payload};
 use super::sender::SocketSender;
 use super::session::Session;
 use crate::message::publication::{Publication, Published};
@@ -39,14 +40,7 @@ impl<'a> Socket<'a> {
     /// connection, at the [cap](windlass_serve::Limits::cap) of bytes that may wait for it. Behind
     /// a close, nothing is sent.
     pub fn send(&mut self, message: impl Into<Message>) -> bool {
-        match self.try_send(message) {
-            Ok(()) => true,
-            Err(Refused { reason: Refusal::Stale, .. }) => false,
-            Err(_) => {
-                self.abort();
-                false
-            }
-        }
+        self.session.send_or_abort(self.carrier, message.into())
     }
 
     /// Sends a message, or hands it back.
@@ -60,6 +54,115 @@ impl<'a> Socket<'a> {
     /// - [`Refusal::Memory`]: the server has no memory for it.
     pub fn try_send(&mut self, message: impl Into<Message>) -> Result<(), Refused<Message>> {
         self.session.send(self.carrier, message.into())
+    }
+
+    /// Sends the next part of a message, as a frame: the first call begins one, and that with
+    /// `is_last` ends it. So a message of any length takes no memory. The kind of the first part is
+    /// that of the message. A text may be cut within a character.
+    ///
+    /// Whether there was room: a peer that does not read what it gets loses its connection, as for
+    /// [`send`](Socket::send). A program that stops while the output is
+    /// [full](Socket::is_full), and goes on in [`drained`](super::Peer::drained), finds room.
+    ///
+    /// ```
+    /// use windlass_web::App;
+    /// use windlass_web::Status;
+    /// use windlass_web::websocket::{Kind, Message, MessagePart, Peer, Socket, WebSocketSettings};
+    ///
+    /// /// Counts to a million, in one message.
+    /// #[derive(Default)]
+    /// struct Counts(u32);
+    /// impl Counts {
+    ///     fn go_on(&mut self, c: &mut Socket<'_>) {
+    ///         while self.0 < 1_000_000 && !c.is_full() {
+    ///             let lines: String = (0..1000).map(|at| format!("{}\n", self.0 + at)).collect();
+    ///             self.0 += 1000;
+    ///             if !c.send_part(Kind::Text, lines, self.0 == 1_000_000) {
+    ///                 return; // it has ended
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// impl Peer<()> for Counts {
+    ///     fn open(&mut self, _: &mut (), c: &mut Socket<'_>) {
+    ///         self.go_on(c);
+    ///     }
+    ///     fn drained(&mut self, _: &mut (), c: &mut Socket<'_>) {
+    ///         self.go_on(c);
+    ///     }
+    ///     fn message(&mut self, _: &mut (), _: &mut Socket<'_>, _: Message) {}
+    /// }
+    ///
+    /// /// Echoes messages while they come.
+    /// struct Echo;
+    /// impl Peer<()> for Echo {
+    ///     fn part(&mut self, _: &mut (), c: &mut Socket<'_>, part: MessagePart) {
+    ///         c.send_part(part.kind, part.data, part.is_last);
+    ///     }
+    ///     fn message(&mut self, _: &mut (), _: &mut Socket<'_>, _: Message) {}
+    /// }
+    ///
+    /// let in_parts = WebSocketSettings::new().in_parts();
+    /// App::new()
+    ///     .websocket("/count", |_, _| Ok::<_, Status>(Counts::default()))
+    ///     .websocket_with(in_parts, "/echo", |_, _| Ok::<_, Status>(Echo));
+    /// ```
+    ///
+    /// # Between the parts
+    ///
+    /// No frame of another message may come between those of one (RFC 6455, section 5.4). So each
+    /// whole message waits for the last part, and leaves behind it: of [`send`](Socket::send) and
+    /// [`send_prepared`](Socket::send_prepared), of a topic, and of another thread. Those of one
+    /// sender keep their order. What waits counts for the
+    /// [cap](windlass_serve::Limits::cap) as what is written does, and for the memory of the
+    /// connection. One that finds no room is refused, and of a topic it is one for a peer that does
+    /// not keep up: see [`lossy`](super::WebSocketSettings::lossy). Pings, and pongs, leave at
+    /// once. So does a close: the peer never gets the rest of the message, nor what waits behind
+    /// it.
+    ///
+    /// # Compression
+    ///
+    /// Where compression is agreed to, the first part decides as a whole message does: the message
+    /// is compressed if this part is [long enough](super::WebSocketSettings::compress), and gets
+    /// smaller. Each part is flushed, so that the peer can read it when it has come. That costs
+    /// some bytes, so parts should not be tiny.
+    ///
+    /// A loop has four deflaters for messages in parts (of each level that its connections have).
+    /// One is held from the first part to the last, or to the end of the connection. A message that
+    /// finds none leaves as it is.
+    pub fn send_part(&mut self, kind: Kind, part: impl Into<Buf>, is_last: bool) -> bool {
+        match self.try_send_part(kind, part, is_last) {
+            Ok(()) => true,
+            Err(Refused { reason: Refusal::Stale, .. }) => false,
+            Err(_) => {
+                self.abort();
+                false
+            }
+        }
+    }
+
+    /// Sends a part as [`send_part`](Socket::send_part) does, or hands it back. The message is
+    /// where it was then: the part can be sent again.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] hands the part back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection closes. The text is not UTF-8, if it has not closed
+    ///   before: it does with 1007, and the peer gets nothing of the part.
+    /// - [`Refusal::Cap`]: more bytes than [`Limits::cap`](windlass_serve::Limits::cap) would wait.
+    ///   What waits behind the message counts. A part that is to be compressed needs room as if it
+    ///   got an eighth longer.
+    /// - [`Refusal::Memory`]: the server has no memory for it.
+    pub fn try_send_part(
+        &mut self,
+        kind: Kind,
+        part: impl Into<Buf>,
+        is_last: bool,
+    ) -> Result<(), Refused<Buf>> {
+        let part = Payload::from(part);
+        let sent = self.session.send_part(self.carrier, kind, part, is_last);
+        sent.map_err(|(part, reason)| Refused { value: part.into_buf(), reason })
     }
 
     /// Sends a message that was prepared: it is framed once, and compressed once for each window,
@@ -83,7 +186,7 @@ impl<'a> Socket<'a> {
     /// let rules = Arc::new(Published::from("be kind"));
     /// App::new().websocket("/chat", move |_, _| Ok::<_, Status>(Rules(Arc::clone(&rules))));
     /// ```
-    pub fn send_prepared(&mut self, message: &Published) -> bool {
+    pub fn send_prepared(&mut self, message: &Arc<Published>) -> bool {
         if !self.session.is_open() {
             return false;
         }
@@ -108,7 +211,8 @@ impl<'a> Socket<'a> {
         self.session.is_open() && self.session.control(self.carrier, Opcode::Ping, data).is_ok()
     }
 
-    /// Closes the connection behind what is sent. Messages that are on their way are dropped.
+    /// Closes the connection behind what is sent. Messages that are on their way are dropped. So is
+    /// the rest of a message [in parts](Socket::send_part), and what waits behind it.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         self.session.close(self.carrier, code, reason);
     }

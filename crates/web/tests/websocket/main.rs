@@ -19,5 +19,6 @@ mod opens;
 mod parts;
 mod program;
 mod seeds;
+mod sent_parts;
 mod threads;
 mod topics;

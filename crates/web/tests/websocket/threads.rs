@@ -1,6 +1,7 @@
 //! What other threads send, say, and close.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::thread;
 
 use windlass_serve::{Limits as ServeLimits, Refusal};
@@ -22,7 +23,7 @@ crate::every_kernel! {
 }
 
 struct Log {
-    prepared: Published,
+    prepared: Arc<Published>,
     senders: Vec<SocketSender>,
     told: Vec<u32>,
     ends: Vec<SocketEnd>,
@@ -56,7 +57,7 @@ impl Peer<Log> for Echo {
 
 fn app() -> App<Log> {
     let log = |_| Log {
-        prepared: Published::from("for all"),
+        prepared: Arc::new(Published::from("for all")),
         senders: Vec::new(),
         told: Vec::new(),
         ends: Vec::new(),

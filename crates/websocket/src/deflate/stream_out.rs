@@ -45,6 +45,15 @@ impl StreamingDeflater {
         self.state
     }
 
+    /// The most bytes that a [`write`](StreamingDeflater::write) of `len` bytes and the
+    /// [`flush`](StreamingDeflater::flush) behind it append, or an [`end`](StreamingDeflater::end),
+    /// where all that came before is flushed. So a program knows before that it has room for them:
+    /// what is compressed cannot be taken back.
+    pub const fn most(len: usize) -> usize {
+        // Nine bits a byte, and the beginnings of blocks: zlib's own bound for any settings.
+        len.saturating_add(len / 8).saturating_add(len / 64).saturating_add(64)
+    }
+
     /// Compresses the next bytes of the message, and appends what is ready. Some 100 KiB of text at
     /// most stay inside, until more comes.
     pub fn write(&mut self, plain: &[u8], out: &mut Vec<u8>) {

@@ -184,7 +184,7 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
         if random.u8(..6) == 0 {
             let what = texts.message("");
             web.server.state().senders[at].send(message(&what)).expect("it is open");
-            wanted[at].push((what, false));
+            wanted[at].push((what, true));
             *met.entry("of a sender").or_default() += 1;
         } else {
             let mut burst = Vec::new();

@@ -1,24 +1,26 @@
-//! Messages of a client: each frame has a mask.
+//! Frames that are written.
 
 use windlass::Buf;
 use windlass_serve::{Refusal, Refused};
-use windlass_websocket::{FrameHead, Kind, mask};
+use windlass_websocket::{FrameHead, mask};
 
 use super::carrier::Carrier;
 use super::message::Payload;
 use super::session::{SMALL, Session};
 
 impl Session {
-    /// Sends a message with a mask: a small one as a copy, and a large one in its own memory if
-    /// no other owner has it. It comes back without the mask.
-    pub(super) fn send_masked(
+    /// Writes a frame: a small one as a copy, and a large one in its own memory. A client masks
+    /// that if no other owner has it, and a copy otherwise. The payload comes back without the
+    /// mask.
+    #[inline]
+    pub(super) fn write_frame(
         &mut self,
         carrier: &mut dyn Carrier,
-        kind: Kind,
+        head: FrameHead,
         payload: Payload,
     ) -> Result<(), (Payload, Refusal)> {
-        let key = carrier.sockets().keys.next();
-        let head = FrameHead::new(kind.into(), payload.len() as u64).masked(key);
+        let key = self.key(carrier);
+        let head = key.map_or(head, |key| head.masked(key));
         let mut bytes = [0; FrameHead::MOST];
         let size = head.write(&mut bytes);
         if payload.len() <= SMALL {
@@ -26,7 +28,9 @@ impl Session {
             out.clear();
             out.extend_from_slice(&bytes[..size]);
             out.extend_from_slice(&payload);
-            mask(key, &mut out[size..]);
+            if let Some(key) = key {
+                mask(key, &mut out[size..]);
+            }
             let written = carrier.write_slice(&out);
             carrier.sockets().out = out;
             return written.map_err(|reason| (payload, reason));
@@ -41,7 +45,8 @@ impl Session {
 }
 
 /// Puts a mask on bytes, or takes it off: in place, or on a copy if others have them, too.
-fn masked(bytes: Buf, key: [u8; 4]) -> Buf {
+fn masked(bytes: Buf, key: Option<[u8; 4]>) -> Buf {
+    let Some(key) = key else { return bytes };
     match bytes.into_lease_mut() {
         Ok(mut lease) => {
             mask(key, &mut lease);
