@@ -36,7 +36,7 @@ impl SocketEnd {
 
 /// What few connections have, and none that is idle.
 #[derive(Default)]
-pub(super) struct Aside {
+pub(super) struct Extras {
     /// Of the first close frame.
     pub(super) code: Option<CloseCode>,
     pub(super) reason: String,
@@ -47,7 +47,7 @@ pub(super) struct Aside {
     pub(super) output: Option<Box<UnfinishedOutput>>,
 }
 
-impl Aside {
+impl Extras {
     pub(super) fn is_nothing(&self) -> bool {
         !self.is_noted && self.has_closed.is_none() && self.output.is_none()
     }

@@ -52,7 +52,7 @@ impl Session {
         if !self.is_open() {
             return Err((part, Refusal::Stale));
         }
-        let kept = self.aside.as_mut().and_then(|aside| aside.output.take());
+        let kept = self.extras.as_mut().and_then(|extras| extras.output.take());
         let place = PartPlace { begins: kept.is_none(), is_last };
         let mut output = kept.unwrap_or_else(|| Box::new(UnfinishedOutput::new(kind)));
         let mut utf8 = output.utf8;
@@ -81,7 +81,7 @@ impl Session {
             return put;
         }
         self.flags |= IN_PARTS;
-        self.aside.get_or_insert_default().output = Some(output);
+        self.extras.get_or_insert_default().output = Some(output);
         if place.begins {
             self.charge_output(carrier);
         }
@@ -196,14 +196,14 @@ impl Session {
         self.give_deflater_back(carrier, &mut output);
         output.waiting.clear();
         self.flags &= !IN_PARTS;
-        self.aside.take_if(|aside| aside.is_nothing());
+        self.extras.take_if(|extras| extras.is_nothing());
         self.charge_output(carrier);
     }
 
     /// Drops a message that is not whole, and what waits behind it: the connection closes.
     pub(super) fn drop_output(&mut self, carrier: &mut dyn Carrier) {
         if self.flags & IN_PARTS != 0
-            && let Some(output) = self.aside.as_mut().and_then(|aside| aside.output.take())
+            && let Some(output) = self.extras.as_mut().and_then(|extras| extras.output.take())
         {
             self.take_back(carrier, *output);
         }
@@ -239,7 +239,7 @@ impl Session {
         carrier: &mut dyn Carrier,
         waiting: SentBehind,
     ) -> Result<(), (SentBehind, Refusal)> {
-        let output = self.aside.as_mut().and_then(|aside| aside.output.as_mut());
+        let output = self.extras.as_mut().and_then(|extras| extras.output.as_mut());
         let Some(output) = output.filter(|_| self.flags & IN_PARTS != 0) else {
             return Err((waiting, Refusal::Stale));
         };
@@ -260,7 +260,7 @@ impl Session {
 
     /// Counts what is held of the input, and of the output.
     pub(super) fn charge(&self, carrier: &mut dyn Carrier, input: usize) {
-        let output = self.aside.as_ref().and_then(|aside| aside.output.as_ref());
+        let output = self.extras.as_ref().and_then(|extras| extras.output.as_ref());
         carrier.charge(input + output.map_or(0, |output| output.held()));
     }
 

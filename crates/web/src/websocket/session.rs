@@ -17,7 +17,7 @@ use windlass_websocket::{CloseCode, Error, Event, FrameHead, Kind, Opcode, Role,
 use super::carrier::Carrier;
 #[cfg(feature = "deflate")]
 use super::compression::{Histories, SocketWindow};
-use super::ends::{Aside, SocketEnd};
+use super::ends::{Extras, SocketEnd};
 use super::incoming::Incoming;
 use super::message::{Message, Payload};
 use super::parts::MessagePart;
@@ -31,7 +31,7 @@ use crate::remote::Remote;
 pub(crate) struct Session {
     pub(super) settings: Arc<SocketSettings>,
     pub(super) unfinished: Option<Box<UnfinishedInput>>,
-    pub(super) aside: Option<Box<Aside>>,
+    pub(super) extras: Option<Box<Extras>>,
     /// The index of the sub-protocol in the settings, and one.
     pub(super) protocol: u16,
     role: Role,
@@ -86,7 +86,7 @@ impl Session {
         Session {
             settings,
             unfinished: None,
-            aside: None,
+            extras: None,
             protocol,
             role,
             flags: 0,
@@ -509,25 +509,25 @@ impl Session {
 
     /// Keeps what the first close frame says.
     fn note_close(&mut self, code: Option<CloseCode>, reason: &str) {
-        let aside = self.aside.get_or_insert_default();
-        if !aside.is_noted {
-            aside.is_noted = true;
-            (aside.code, aside.reason) = (code, reason.to_owned());
+        let extras = self.extras.get_or_insert_default();
+        if !extras.is_noted {
+            extras.is_noted = true;
+            (extras.code, extras.reason) = (code, reason.to_owned());
         }
     }
 
     /// What sends from other threads, until a close frame is sent.
     pub(super) fn sender(&mut self, remote: Remote, id: Id) -> SocketSender {
         let has_closed = AtomicBool::new(!self.is_open());
-        let aside = self.aside.get_or_insert_default();
-        let has_closed = aside.has_closed.get_or_insert_with(|| Arc::new(has_closed));
+        let extras = self.extras.get_or_insert_default();
+        let has_closed = extras.has_closed.get_or_insert_with(|| Arc::new(has_closed));
         SocketSender::new(remote, id, Arc::clone(has_closed))
     }
 
     fn say_close(&mut self, carrier: &mut dyn Carrier, code: Option<CloseCode>, reason: &str) {
         self.drop_output(carrier);
         self.flags |= SAID_CLOSE;
-        if let Some(has_closed) = self.aside.as_ref().and_then(|own| own.has_closed.as_ref()) {
+        if let Some(has_closed) = self.extras.as_ref().and_then(|own| own.has_closed.as_ref()) {
             has_closed.store(true, Ordering::Relaxed);
         }
         let (mut frame, key) = (Vec::new(), self.key(carrier));
@@ -629,7 +629,7 @@ impl Session {
 
     pub(crate) fn into_end(self, cause: Cause) -> SocketEnd {
         let is_clean = self.flags & (SAID_CLOSE | HEARD_CLOSE) == SAID_CLOSE | HEARD_CLOSE;
-        let Aside { code, reason, .. } = self.aside.map_or_else(Aside::default, |own| *own);
+        let Extras { code, reason, .. } = self.extras.map_or_else(Extras::default, |own| *own);
         let cause = match cause {
             Cause::Aborted if self.flags & SILENT != 0 => Cause::Idle,
             Cause::Aborted if self.flags & SLOW != 0 => Cause::TooSlow,
