@@ -31,7 +31,8 @@ fn tables(arguments: &mut Arguments, name: &str, is_websocket: bool) -> io::Resu
         false => (peers::broadcasters as Servers, "windlass-serve", "connections"),
     };
 
-    let usable = peers::usable(servers(64, 250)?, "")?;
+    // So seldom that all have a message before the next one is sent.
+    let usable = peers::usable(servers(64, 500)?, "")?;
     let names: Vec<String> = usable.iter().map(|(name, _)| name.clone()).collect();
     let find = |name: &str| &usable.iter().find(|(server, _)| server == name).expect("ours").1;
     let to = To { connections, stalled: 0, size: 64, is_websocket };

@@ -170,8 +170,9 @@ pub fn counts(arguments: &mut Arguments) -> io::Result<()> {
     arguments.end()?;
     let mut table = web::counts_table("bench -- websocket-deflate-counts");
     for case in CASES.iter().filter(|case| case.depth == 1) {
+        let case = &Case { connections: case.connections.min(16), ..*case };
         for (name, command) in peers::usable(peers::websocket_deflaters(case.window)?, &only)? {
-            table.row(&web::server_counts(&case.name(), &name, &command, case, [320, 960])?);
+            table.row(&web::server_counts(&case.name(), &name, &command, case, [160, 480])?);
         }
     }
     table.finish("websocket-deflate-counts")
