@@ -157,6 +157,51 @@ impl Decoder {
     /// call returns the same error. What was told of a message before counts no more.
     #[inline]
     pub fn decode(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
+        match self.decode_whole(limits, bytes) {
+            Some(result) => result,
+            None => self.decode_any(limits, bytes),
+        }
+    }
+
+    /// Decodes a message that is there as a whole, in one frame and not compressed, as most are.
+    /// Nothing is begun behind it, so that the decoder stays as it is.
+    #[inline]
+    fn decode_whole(&mut self, limits: &Limits, bytes: &mut [u8]) -> Option<Result<Step, Error>> {
+        let &mut [first, second, a, b, ..] = bytes else { return None };
+        let kind = match first {
+            0x81 => Kind::Text,
+            0x82 => Kind::Binary,
+            _ => return None,
+        };
+        let is_masked = self.role == Role::Server;
+        if !self.is_idle() || is_masked != (second & 0x80 != 0) || limits.fragments == 0 {
+            return None;
+        }
+        let (len, used) = match second & 0x7f {
+            127 => return None,
+            126 => (usize::from(u16::from_be_bytes([a, b])), 4),
+            len => (usize::from(len), 2),
+        };
+        if used == 4 && len < 126 || len as u64 > limits.message {
+            return None;
+        }
+        let at = if is_masked { used + 4 } else { used };
+        let (head, rest) = bytes.split_at_mut_checked(at)?;
+        let part = rest.get_mut(..len)?;
+        if is_masked {
+            mask(*head.last_chunk().expect("the key"), part);
+        }
+        if kind == Kind::Text && simdutf8::basic::from_utf8(part).is_err() {
+            return Some(self.fail(Rule::Utf8));
+        }
+        let payload = at..at + len;
+        let (is_compressed, is_first, is_last) = (false, true, true);
+        let event = Event::Data { kind, payload, is_compressed, is_first, is_last };
+        Some(Ok(Step { consumed: at + len, event }))
+    }
+
+    #[inline(never)]
+    fn decode_any(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
         const NEED_MORE: Step = Step { consumed: 0, event: Event::NeedMore };
         let at = match self.state {
             State::Head => {

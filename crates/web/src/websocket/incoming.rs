@@ -16,6 +16,8 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
+    const NOTHING: Incoming = Incoming::Copied(Vec::new(), 0);
+
     /// `kept` came before `data`.
     pub(super) fn new(kept: &mut Vec<u8>, data: Buf) -> Incoming {
         if !kept.is_empty() {
@@ -58,6 +60,10 @@ impl Incoming {
 
     pub(super) fn take_part(&mut self, count: usize, range: Range<usize>) -> Buf {
         match self {
+            // The last ones: without another owner of the memory.
+            Incoming::Read(lease) if lease.len() == count => {
+                std::mem::replace(self, Incoming::NOTHING).into_rest().slice(range)
+            }
             Incoming::Read(lease) => Buf::from(lease.split_to(count)).slice(range),
             Incoming::Copied(bytes, 0) if bytes.len() == count => {
                 Buf::from(std::mem::take(bytes)).slice(range)

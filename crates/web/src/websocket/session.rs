@@ -271,7 +271,7 @@ impl Session {
                     }
                 };
                 self.hear(carrier, message, hear);
-                return Ok(true);
+                return Ok(!input.bytes().is_empty());
             }
             Event::Data { kind, payload, is_last, is_compressed, .. } => {
                 *has_message |= is_last;
