@@ -11,7 +11,7 @@ use crate::parts::table::Active;
 use crate::parts::text::Text;
 
 /// Buffers of at most so many bytes are copied together, so that they need no list.
-pub(crate) const SMALL: usize = 512;
+pub(crate) const SMALL: usize = 2048;
 
 /// Memory for copied bytes that an active part keeps for its next use.
 pub(crate) const KEPT: usize = 16 << 10;
