@@ -77,7 +77,7 @@ impl Session {
             Err(_) => {}
         }
         if put.is_ok() && is_last {
-            self.end_output(carrier, output);
+            self.end_output(carrier, *output);
             return put;
         }
         self.flags |= IN_PARTS;
@@ -179,9 +179,9 @@ impl Session {
     }
 
     /// A message has ended: what has waited leaves.
-    fn end_output(&mut self, carrier: &mut dyn Carrier, mut output: Box<UnfinishedOutput>) {
+    fn end_output(&mut self, carrier: &mut dyn Carrier, mut output: UnfinishedOutput) {
         let waiting = std::mem::take(&mut output.waiting);
-        self.take_back(carrier, *output);
+        self.take_back(carrier, output);
         for one in waiting {
             match one {
                 SentBehind::Message(message) => _ = self.send_or_abort(carrier, message),
