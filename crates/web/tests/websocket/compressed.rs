@@ -10,7 +10,7 @@ mod zlib;
 
 use windlass_serve::Limits;
 use windlass_web::websocket::{
-    CloseCode, Deflate, Message, Peer, Socket, SocketEnd, WebSocketSettings,
+    CloseCode, Deflate, Kind, Message, Peer, Socket, SocketEnd, WebSocketSettings,
 };
 use windlass_web::{App, Status};
 
@@ -29,6 +29,9 @@ crate::every_kernel! {
     a_message_that_is_refused_changes_no_context
     a_lost_publication_changes_no_context
     payloads_that_are_none
+    a_loop_has_few_deflaters_for_parts
+    a_part_that_is_refused_changes_no_context
+    a_first_part_decides
 }
 
 const OFFER: &str = "permessage-deflate; client_max_window_bits";
@@ -141,8 +144,21 @@ struct Echo;
 
 impl Peer<Heard> for Echo {
     fn message(&mut self, _: &mut Heard, c: &mut Socket<'_>, message: Message) {
-        assert!(c.send(message));
+        let bytes = message.as_bytes().to_vec();
+        if bytes.len() % 2 == 0 {
+            assert!(c.send(message));
+        } else {
+            say_in_parts(c, &bytes);
+        }
     }
+}
+
+/// Sends a text in parts, some of them empty, with pings between them.
+fn say_in_parts(c: &mut Socket<'_>, text: &[u8]) {
+    for part in text.chunks(text.len() / 3 + 1).chain([&[][..]]) {
+        assert!(c.send_part(Kind::Text, part.to_vec(), false) && c.ping(b"between"));
+    }
+    assert!(c.send_part(Kind::Text, "", true));
 }
 
 /// Says texts, and closes when it has heard all.
@@ -150,8 +166,11 @@ struct Says(Vec<String>, usize);
 
 impl Peer<Heard> for Says {
     fn open(&mut self, _: &mut Heard, c: &mut Socket<'_>) {
-        for text in &self.0 {
-            assert!(c.send(text.clone()));
+        for (at, text) in self.0.iter().enumerate() {
+            match at % 3 {
+                0 => say_in_parts(c, text.as_bytes()),
+                _ => assert!(c.send(text.clone())),
+            }
             assert!(c.ping(b"between"));
         }
     }
@@ -361,4 +380,150 @@ fn payloads_that_are_none<T: Harness>() {
     let mut peer = ZlibPeer::open(&mut web, "/ws", "", 6);
     peer.say(&mut web, frame(compressed(TEXT), &whole));
     assert!(matches!(peer.next(&mut web), (Got::Close(Some(1002), _), _)));
+}
+
+/// A text that has come in parts, and whether they were compressed.
+fn told(parts: &[&str], is_compressed: bool) -> (Got, bool) {
+    (said(&parts.concat()), is_compressed)
+}
+
+fn a_loop_has_few_deflaters_for_parts<T: Harness>() {
+    let long = &*"a part of it, ".repeat(20);
+    for want in [Deflate::default(), Deflate::TAKEOVER] {
+        let mut web = web_with::<T>(WebSocketSettings::new().deflate(want));
+        let mut peers: Vec<ZlibPeer> =
+            (0..6).map(|_| ZlibPeer::open(&mut web, "/ws", OFFER, 6)).collect();
+        let begin = |web: &mut _, peer: &mut ZlibPeer| {
+            peer.tell(web, &said(&format!("!part {long}")), true);
+            peer.say(web, frame(PING, b"begun"));
+            assert_eq!(peer.next(web), (Got::Pong(b"begun".to_vec()), false));
+        };
+        let end = |web: &mut _, peer: &mut ZlibPeer| {
+            peer.tell(web, &said("!last end"), true);
+            peer.next(web)
+        };
+        for _ in 0..3 {
+            peers[..5].iter_mut().for_each(|peer| begin(&mut web, peer));
+            // Others go on meanwhile, with their contexts.
+            peers[5].tell(&mut web, &said(long), true);
+            assert_eq!(peers[5].next(&mut web), told(&[long], true));
+            // One that has ended leaves its deflater to the next one.
+            assert_eq!(end(&mut web, &mut peers[0]), told(&[long, "end"], true));
+            begin(&mut web, &mut peers[5]);
+            assert_eq!(end(&mut web, &mut peers[4]), told(&[long, "end"], false));
+            for at in [5, 3, 2, 1] {
+                assert_eq!(end(&mut web, &mut peers[at]), told(&[long, "end"], true));
+            }
+        }
+        // Whatever its end is: a close of either side, a reset, a panic.
+        for end in ["close", "asks", "reset", "panic", "shut"] {
+            peers[..5].iter_mut().for_each(|peer| begin(&mut web, peer));
+            let gone = peers.remove(0);
+            let ends = web.server.state().ends.len();
+            match end {
+                "close" => gone.say(&mut web, crate::client::close(1000, "")),
+                "asks" => gone.say(&mut web, crate::client::text("!close 1000 ")),
+                "panic" => gone.say(&mut web, crate::client::text("!panic")),
+                "shut" => web.finish(gone.source),
+                _ => web.close(gone.source),
+            }
+            if end == "asks" {
+                // The deflater is free before the peer has answered.
+                web.until_heard(gone.source, "\u{3}");
+            } else {
+                web.until("its end", |web| web.server.state().ends.len() > ends);
+            }
+            begin(&mut web, &mut peers[4]);
+            for (at, is_compressed) in [(4, true), (3, false), (2, true), (1, true), (0, true)] {
+                peers[at].tell(&mut web, &said("!last end"), true);
+                assert_eq!(peers[at].next(&mut web), told(&[long, "end"], is_compressed), "{end}");
+            }
+            web.close(gone.source);
+            web.until("its end", |web| web.server.state().ends.len() > ends);
+            peers.push(ZlibPeer::open(&mut web, "/ws", OFFER, 6));
+        }
+        web.until("nothing is held", |web| web.server.budget().used() == 0);
+    }
+}
+
+/// Sends what it gets in parts, each as soon as there is room, and then what is said to be short.
+#[derive(Default)]
+struct TriesParts {
+    left: String,
+    refused: usize,
+}
+
+impl TriesParts {
+    fn go_on(&mut self, refused: &mut usize, c: &mut Socket<'_>) {
+        while !self.left.is_empty() {
+            let rest = self.left.split_off(9000.min(self.left.len()));
+            let part = std::mem::replace(&mut self.left, rest);
+            if let Err(back) = c.try_send_part(Kind::Text, part.clone(), self.left.is_empty()) {
+                assert!(*back.value == *part.as_bytes());
+                self.left.insert_str(0, &part);
+                *refused += 1;
+                return;
+            }
+        }
+        if self.refused < *refused {
+            self.refused = *refused;
+            assert!(c.send(once(5000)));
+        }
+    }
+}
+
+impl Peer<usize> for TriesParts {
+    fn message(&mut self, refused: &mut usize, c: &mut Socket<'_>, message: Message) {
+        self.left = message.as_text().expect("a text").to_owned();
+        self.go_on(refused, c);
+    }
+
+    fn drained(&mut self, refused: &mut usize, c: &mut Socket<'_>) {
+        self.go_on(refused, c);
+    }
+}
+
+fn a_part_that_is_refused_changes_no_context<T: Harness>() {
+    for want in [Deflate::default(), Deflate::TAKEOVER] {
+        let limits = Limits::new().marks(8 << 10, 16 << 10).cap(40 << 10);
+        let settings = WebSocketSettings::new().deflate(want).compress(6, 0);
+        let app = App::with(|_| 0).serve_limits(limits);
+        let app =
+            app.websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(TriesParts::default()));
+        let mut web = serve::<T, _>(app);
+        let mut peer = ZlibPeer::open(&mut web, "/ws", OFFER, 6);
+        for round in 1..4 {
+            let long = once(180_000 + round);
+            let before = *web.server.state();
+            peer.tell(&mut web, &said(&long), true);
+            assert!(peer.next(&mut web) == (said(&long), true), "{round}");
+            assert!(*web.server.state() > before, "nothing was refused");
+            assert!(peer.next(&mut web) == (said(&once(5000)), true), "{round}");
+        }
+    }
+}
+
+fn a_first_part_decides<T: Harness>() {
+    let noise = once(200);
+    let settings = WebSocketSettings::new().deflate(Deflate::TAKEOVER).compress(1, 100);
+    let mut web = web_with::<T>(settings);
+    let mut peer = ZlibPeer::open(&mut web, "/ws", OFFER, 6);
+    let long = &*"a part of it, ".repeat(20);
+    let mut random = fastrand::Rng::with_seed(5);
+    let noise_of = |random: &mut fastrand::Rng| -> String {
+        (0..150).map(|_| char::from_u32(random.u32(0x4e00..0x9f00)).expect("a letter")).collect()
+    };
+    for (first, next, is_compressed) in [
+        (long, "", true),
+        (long, &*noise, true),
+        ("short", long, false),
+        ("", long, false),
+        (&*noise_of(&mut random), long, false),
+        (long, "", true),
+    ] {
+        peer.tell(&mut web, &said(&format!("!part {first}")), false);
+        peer.tell(&mut web, &said(&format!("!part {next}")), false);
+        peer.tell(&mut web, &said("!last "), false);
+        assert_eq!(peer.next(&mut web), told(&[first, next], is_compressed));
+    }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use windlass_serve::Id;
 use windlass_web::App;
 use windlass_web::Status;
-use windlass_web::websocket::{CloseCode, Message, Peer, Socket, SocketEnd, WebSocketSettings};
+use windlass_web::websocket::{
+    CloseCode, Kind, Message, Peer, Socket, SocketEnd, WebSocketSettings,
+};
 
 use crate::bench::{Web, serve};
 use crate::client::Got;
@@ -68,6 +70,8 @@ fn obey(c: &mut Socket<'_>, order: &str) {
     let (word, rest) = order.split_once(' ').unwrap_or((order, ""));
     match word {
         "!say" => _ = c.send(rest.to_owned()),
+        "!part" => _ = c.send_part(Kind::Text, rest.to_owned(), false),
+        "!last" => _ = c.send_part(Kind::Text, rest.to_owned(), true),
         "!close" => {
             let (code, reason) = rest.split_once(' ').unwrap_or((rest, ""));
             let code = code.parse().ok().and_then(CloseCode::new).expect("a code");

@@ -26,6 +26,8 @@ struct Cases {
     told_by_others: usize,
     told_by_itself: usize,
     pauses: usize,
+    /// Messages that were sent in parts, what has waited behind them, and those without an end.
+    in_parts: [usize; 3],
     ends: [usize; 8],
 }
 
@@ -142,7 +144,7 @@ impl Walk {
     fn step(&mut self, at: usize, cases: &mut Cases) {
         let topic = char::from(self.rng.u8(b'a'..b'd'));
         let number = self.guests[at].said.len();
-        match self.rng.u8(..20) {
+        match self.rng.u8(..26) {
             0..=4 => {
                 let letters = "ä".repeat(self.rng.usize(..60));
                 self.message(at, Got::Text(format!("{at}.{number} {letters}")), cases);
@@ -171,6 +173,8 @@ impl Walk {
                 self.order(at, "!pause".to_owned(), cases);
                 cases.pauses += 1;
             }
+            19..=21 => self.order(at, format!("!part {at}.{number}, "), cases),
+            22..=23 => self.order(at, format!("!last {at}.{number}"), cases),
             _ => self.wake(at),
         }
     }
@@ -209,18 +213,48 @@ impl Walk {
     }
 }
 
-/// What a client gets in the end, by what the application has heard: each with the number of the
-/// client that has brought it about.
-fn expected(log: &Log) -> BTreeMap<usize, Vec<(usize, Got)>> {
-    let mut all: BTreeMap<usize, Vec<(usize, Got)>> = BTreeMap::new();
+/// What a client gets in the end: each with the number of the client that has brought it about.
+#[derive(Default)]
+struct Told {
+    whole: Vec<(usize, Got)>,
+    /// A message in parts that has no end yet, and what waits for that.
+    part: Option<String>,
+    waiting: Vec<(usize, Got)>,
+    /// Messages in parts, and how many have waited for them.
+    in_parts: [usize; 2],
+}
+
+impl Told {
+    fn tell(&mut self, by: usize, what: Got) {
+        match self.part {
+            Some(_) => self.waiting.push((by, what)),
+            None => self.whole.push((by, what)),
+        }
+    }
+
+    fn part(&mut self, by: usize, part: &str, is_last: bool) {
+        let all = self.part.take().unwrap_or_default() + part;
+        if !is_last {
+            self.part = Some(all);
+            return;
+        }
+        self.whole.push((by, Got::Text(all)));
+        self.in_parts[0] += 1;
+        self.in_parts[1] += self.waiting.len();
+        self.whole.append(&mut self.waiting);
+    }
+}
+
+/// What clients get in the end, by what the application has heard.
+fn expected(log: &Log) -> BTreeMap<usize, Told> {
+    let mut all: BTreeMap<usize, Told> = BTreeMap::new();
     let mut topics: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     let mut closed = BTreeSet::new();
     for (at, message) in &log.heard {
-        let mut tell = |to: usize, what: Got| all.entry(to).or_default().push((*at, what));
         let orders = match message {
             Got::Text(text) if text.starts_with('!') => text,
             other => {
-                tell(*at, other.clone());
+                all.entry(*at).or_default().tell(*at, other.clone());
                 continue;
             }
         };
@@ -228,9 +262,13 @@ fn expected(log: &Log) -> BTreeMap<usize, Vec<(usize, Got)>> {
         for order in orders.split(';') {
             let (word, rest) = order.split_once(' ').unwrap_or((order, ""));
             match word {
-                "!say" => tell(*at, Got::Text(rest.to_owned())),
+                "!say" => all.entry(*at).or_default().tell(*at, Got::Text(rest.to_owned())),
+                "!part" => all.entry(*at).or_default().part(*at, rest, false),
+                "!last" => all.entry(*at).or_default().part(*at, rest, true),
                 "!close" => {
-                    tell(*at, Got::Close(Some(3000), "asked".to_owned()));
+                    // It leaves before what waits.
+                    let close = Got::Close(Some(3000), "asked".to_owned());
+                    all.entry(*at).or_default().whole.push((*at, close));
                     closed.insert(*at);
                 }
                 "!abort" | "!panic" => _ = closed.insert(*at),
@@ -245,7 +283,7 @@ fn expected(log: &Log) -> BTreeMap<usize, Vec<(usize, Got)>> {
                     let (topic, text) = rest.split_once(' ').expect("a text");
                     for to in topics.get(topic).into_iter().flatten() {
                         if !closed.contains(to) {
-                            tell(*to, Got::Text(text.to_owned()));
+                            all.entry(*to).or_default().tell(*at, Got::Text(text.to_owned()));
                         }
                     }
                 }
@@ -325,7 +363,10 @@ fn check(walk: &mut Walk, cases: &mut Cases) {
         let (way, heard) = (guest.gone.expect("all are gone"), log.of(at));
         let said = &guest.said[..];
         assert!(said.starts_with(&heard), "{at}: it has said {said:?}, and {heard:?} was heard");
-        let all = expected.remove(&at).unwrap_or_default();
+        let Told { whole: all, part, in_parts, .. } = expected.remove(&at).unwrap_or_default();
+        cases.in_parts[0] += in_parts[0];
+        cases.in_parts[1] += in_parts[1];
+        cases.in_parts[2] += usize::from(part.is_some());
         let (pongs, got): (Vec<&Got>, Vec<&Got>) =
             guest.ws.inbox.got.iter().partition(|got| matches!(got, Got::Pong(_)));
         let closes = match way {
@@ -358,7 +399,8 @@ fn check(walk: &mut Walk, cases: &mut Cases) {
             assert_eq!(own, 0, "{at}: {missing:?} has not come");
             assert_eq!(heard.len(), said.len(), "{at}: all was heard");
             assert_eq!(pongs.len(), sent.len(), "{at}: all pings are answered");
-            assert!(!guest.ws.inbox.is_within(), "{at}: an end within a message");
+            let is_within = guest.ws.inbox.is_within();
+            assert!(!is_within || part.is_some(), "{at}: an end within a message");
         }
         cases.ends[way as usize].add_assign(1);
         let own: Vec<_> = ends.iter().filter(|(of, _)| *of == at).collect();
@@ -389,9 +431,12 @@ fn random_programs() {
     }
     println!("{cases:?}");
     if count >= 100 {
-        let Cases { messages, fragments, pings, told_by_others, told_by_itself, pauses, ends } =
-            cases;
+        let Cases { messages, fragments, pings, told_by_others, told_by_itself, .. } = cases;
+        let Cases { pauses, in_parts, ends, .. } = cases;
         let all = [messages, fragments, pings, told_by_others, told_by_itself, pauses];
-        assert!(all.iter().chain(&ends).all(|count| *count > 0), "what is not tried is not shown");
+        assert!(
+            all.iter().chain(&in_parts).chain(&ends).all(|count| *count > 0),
+            "what is not tried is not shown"
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass_serve::Cause;
 use windlass_web::client::FetchEvent;
-use windlass_web::websocket::{CloseCode, Message, WebSocketSettings};
+use windlass_web::websocket::{CloseCode, Kind, Message, WebSocketSettings};
 use windlass_websocket::Opcode;
 
 use crate::common::Harness;
@@ -13,6 +13,7 @@ use crate::scene::{close, frame, scene, text};
 
 crate::every_kernel! {
     messages_go_out_with_a_mask
+    parts_go_out_with_a_mask_each
     messages_come
     frames_may_come_with_the_response
     every_cut_gives_the_same_messages
@@ -61,6 +62,44 @@ fn messages_go_out_with_a_mask<T: Harness>() {
     assert!(frames == expected);
     let keys = mask_keys(&scene.conns[0].heard);
     assert_eq!(keys.iter().collect::<HashSet<_>>().len(), frames.len(), "each has its own");
+}
+
+fn parts_go_out_with_a_mask_each<T: Harness>() {
+    let mut scene = scene::<T>();
+    let id = scene.open();
+    let mut socket = scene.client.socket(id).expect("it is open");
+    let sender = socket.sender();
+    for len in SIZES {
+        assert!(socket.send_part(Kind::Binary, bytes(len), false));
+        assert!(socket.send("behind") && socket.ping(b"p"));
+        assert!(socket.send_part(Kind::Text, bytes(len), false), "the first one says the kind");
+        assert!(socket.send_part(Kind::Binary, "", true));
+    }
+    assert!(socket.send_part(Kind::Text, "a thread ", false));
+    let thread = std::thread::spawn(move || sender.send("of a thread").expect("there is room"));
+    thread.join().expect("it sends");
+    let frames = scene.until_frames(3 * SIZES.len());
+    let mut expected = Vec::new();
+    for len in SIZES {
+        expected.push((Opcode::Ping, b"p".to_vec()));
+        expected.push((Opcode::Binary, [bytes(len), bytes(len)].concat()));
+        expected.push((Opcode::Text, b"behind".to_vec()));
+    }
+    assert!(frames == expected);
+    let keys = mask_keys(&scene.conns[0].heard);
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "each has its own");
+    let mut socket = scene.client.socket(id).expect("it is open");
+    assert!(socket.send_part(Kind::Text, "waits", true));
+    let frames = scene.until_frames(3 * SIZES.len() + 2);
+    let last = [&b"a thread waits"[..], b"of a thread"].map(|text| (Opcode::Text, text.to_vec()));
+    assert_eq!(frames[3 * SIZES.len()..], last);
+    // A close comes between.
+    let mut socket = scene.client.socket(id).expect("it is open");
+    assert!(socket.send_part(Kind::Text, "a", false) && socket.send("never"));
+    socket.close(CloseCode::NORMAL, "");
+    assert!(!socket.send_part(Kind::Text, "b", true));
+    let frames = scene.until_frames(3 * SIZES.len() + 3);
+    assert_eq!(frames.last(), Some(&(Opcode::Close, 1000_u16.to_be_bytes().to_vec())));
 }
 
 /// The keys of frames.

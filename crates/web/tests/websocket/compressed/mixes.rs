@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use windlass::sim::{Faults, Sim};
 use windlass::{Builder, Watcher};
-use windlass_web::websocket::{Deflate, Message, Peer, Socket, SocketEnd, SocketSender};
+use windlass_web::websocket::{Deflate, Kind, Message, Peer, Socket, SocketEnd, SocketSender};
 use windlass_web::websocket::{Payload, WebSocketSettings};
 use windlass_web::{App, Status};
 
@@ -25,8 +25,27 @@ struct Log {
     ends: Vec<SocketEnd>,
 }
 
-/// Publishes what begins with `!`, and echoes all other messages.
-struct Mixes;
+/// Publishes what begins with `!`, and echoes all other messages: those that begin with `#` in
+/// parts, one with each message that comes.
+#[derive(Default)]
+struct Mixes {
+    /// What is left to send, and the size of a part.
+    rest: Option<(Kind, Vec<u8>, usize)>,
+}
+
+/// The size of the parts of a message.
+fn part_of(len: usize) -> usize {
+    len / (2 + len % 3) + 1
+}
+
+impl Mixes {
+    fn go_on(&mut self, c: &mut Socket<'_>) {
+        let Some((kind, mut part, size)) = self.rest.take() else { return };
+        let rest = part.split_off(size.min(part.len()));
+        assert!(c.send_part(kind, part, rest.is_empty()), "the client reads");
+        self.rest = (!rest.is_empty()).then_some((kind, rest, size));
+    }
+}
 
 impl Peer<Log> for Mixes {
     fn open(&mut self, log: &mut Log, c: &mut Socket<'_>) {
@@ -35,7 +54,15 @@ impl Peer<Log> for Mixes {
     }
 
     fn message(&mut self, _: &mut Log, c: &mut Socket<'_>, message: Message) {
+        self.go_on(c);
         match &message {
+            _ if self.rest.is_none() && message.as_bytes().starts_with(b"#") => {
+                let kind = if message.as_text().is_some() { Kind::Text } else { Kind::Binary };
+                let bytes = message.as_bytes().to_vec();
+                let size = part_of(bytes.len());
+                self.rest = Some((kind, bytes, size));
+                self.go_on(c);
+            }
             Message::Text(text) if text.starts_with('!') => c.publish("all", &text[1..]),
             Message::Binary(bytes) if bytes.starts_with(b"!") => {
                 c.publish("all", bytes[1..].to_vec());
@@ -85,7 +112,7 @@ impl Texts {
             0 => {
                 // It does not compress.
                 let len = self.random.usize(..5000);
-                let bytes = (0..len).map(|_| self.random.u8(b'"'..));
+                let bytes = (0..len).map(|_| self.random.u8(b'$'..));
                 Got::Binary(start.bytes().chain(bytes).collect())
             }
             1 => Got::Binary(format!("{start}{}", self.text()).into_bytes()),
@@ -142,6 +169,34 @@ fn len(what: &Got) -> usize {
     }
 }
 
+/// What a peer gets, and whether it may be compressed.
+#[derive(Clone, Default)]
+struct Wanted {
+    now: Vec<(Got, bool)>,
+    /// A message in parts, how many are left, and what waits for the last one.
+    unfinished: Option<(Got, usize)>,
+    waiting: Vec<(Got, bool)>,
+}
+
+impl Wanted {
+    fn tell(&mut self, what: Got) {
+        match self.unfinished {
+            Some(_) => self.waiting.push((what, true)),
+            None => self.now.push((what, true)),
+        }
+    }
+
+    fn go_on(&mut self) {
+        let Some((what, left)) = self.unfinished.take() else { return };
+        if left > 1 {
+            self.unfinished = Some((what, left - 1));
+        } else {
+            self.now.push((what, true));
+            self.now.append(&mut self.waiting);
+        }
+    }
+}
+
 fn mix<T: Harness>(seed: u64, met: &mut Met) {
     let mut random = fastrand::Rng::with_seed(seed);
     let want = Deflate {
@@ -154,7 +209,7 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
     let settings = WebSocketSettings::new();
     let settings = settings.deflate(want).compress([1, 6, 9][random.usize(..3)], from);
     let app = App::with(|_| Log::default());
-    let app = app.websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(Mixes));
+    let app = app.websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(Mixes::default()));
     let mut web = serve::<T, _>(app);
     let count = random.usize(1..=4);
     let mut peers = Vec::new();
@@ -177,20 +232,21 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
         web.until("it is open", |web| web.server.state().senders.len() == peers.len());
     }
     let mut texts = Texts::new(random.fork());
-    // What each peer gets, and whether it may be compressed.
-    let mut wanted: Vec<Vec<(Got, bool)>> = vec![Vec::new(); count];
+    let mut wanted = vec![Wanted::default(); count];
     for _ in 0..random.usize(3..8) {
         let at = random.usize(..count);
-        if random.u8(..6) == 0 {
+        if random.u8(..6) == 0 && wanted[at].unfinished.is_none() {
             let what = texts.message("");
             web.server.state().senders[at].send(message(&what)).expect("it is open");
-            wanted[at].push((what, true));
+            wanted[at].tell(what);
             *met.entry("of a sender").or_default() += 1;
         } else {
             let mut burst = Vec::new();
             for _ in 0..random.usize(1..8) {
                 let is_published = random.u8(..3) == 0;
-                let what = texts.message(if is_published { "!" } else { "" });
+                let in_parts = random.u8(..3) == 0;
+                let start = if is_published { "!" } else { ["", "#"][usize::from(in_parts)] };
+                let what = texts.message(start);
                 let cuts: Vec<usize> = (0..random.usize(..3) * random.usize(..2))
                     .map(|_| random.usize(..90))
                     .collect();
@@ -200,17 +256,31 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
                         let data = texts.text().into_bytes();
                         let data = &data[..data.len().min(100)];
                         burst.push(frame(PING, data));
-                        wanted[at].push((Got::Pong(data.to_vec()), false));
+                        wanted[at].now.push((Got::Pong(data.to_vec()), false));
                     }
                     burst.push(one.clone());
                 }
                 if is_published {
                     *met.entry("published").or_default() += count as u64;
-                    wanted.iter_mut().for_each(|of| of.push((published(&what), true)));
+                    wanted[at].go_on();
+                    wanted.iter_mut().for_each(|of| of.tell(published(&what)));
+                    continue;
+                }
+                let of = &mut wanted[at];
+                of.go_on();
+                if start == "#" && of.unfinished.is_none() {
+                    let len = len(&what);
+                    of.unfinished = Some((what, len.div_ceil(part_of(len))));
+                    of.go_on();
+                    *met.entry("in parts").or_default() += 1;
                 } else {
-                    wanted[at].push((what, true));
+                    *met.entry("behind parts").or_default() += u64::from(of.unfinished.is_some());
+                    of.tell(what);
                 }
             }
+            // Its pong says that all of it was heard, also where nothing leaves.
+            burst.push(frame(PING, b"all"));
+            wanted[at].now.push((Got::Pong(b"all".to_vec()), false));
             let all = burst.concat();
             let cut = random.usize(..=all.len());
             peers[at].say(&mut web, all[..cut].to_vec());
@@ -222,9 +292,9 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
         for (peer, wanted) in peers.iter_mut().zip(&wanted) {
             web.until("all that is said", |web| {
                 assert!(!web.client(peer.source).is_over(), "{:?}", peer.got.last());
-                peer.look(web) >= wanted.len()
+                peer.look(web) >= wanted.now.len()
             });
-            for ((got, is_compressed), (want, may)) in peer.got.drain(..).zip(wanted) {
+            for ((got, is_compressed), (want, may)) in peer.got.drain(..).zip(&wanted.now) {
                 assert!(got == *want, "{seed}: {:?}", peer.terms);
                 let may = *may && len(want) >= from && peer.terms.is_some();
                 assert!(may || !is_compressed, "{seed}");
@@ -232,7 +302,7 @@ fn mix<T: Harness>(seed: u64, met: &mut Met) {
                 *met.entry(kind).or_default() += 1;
             }
         }
-        wanted.iter_mut().for_each(Vec::clear);
+        wanted.iter_mut().for_each(|of| of.now.clear());
     }
     for peer in &peers {
         peer.say(&mut web, close(1000, ""));
@@ -275,7 +345,15 @@ fn seeds_of_mixes_are_byte_equal() {
         mix::<Seeded>(seed, &mut met);
     });
     println!("{ran} programs: {met:?}");
-    let kinds = ["server takeover", "client takeover", "of a sender", "published", "compressed"];
+    let kinds = [
+        "server takeover",
+        "client takeover",
+        "of a sender",
+        "published",
+        "compressed",
+        "in parts",
+        "behind parts",
+    ];
     for kind in kinds.iter().filter(|_| ran >= 100) {
         assert!(met.get(kind).is_some_and(|times| *times > 20), "{kind} is rare: {met:?}");
     }
