@@ -35,9 +35,12 @@ struct Served {
 
 impl Served {
     fn new(settings: WebSocketSettings) -> Served {
+        Served::of(App::new().websocket_with(settings, "/", |_, _| Ok::<_, Status>(Echo)))
+    }
+
+    fn of(app: App) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let address = listener.local_addr().expect("its address");
-        let app = App::new().websocket_with(settings, "/", |_, _| Ok::<_, Status>(Echo));
         let app = app.listen(listener).expect("an address");
         let mut watcher = Watcher::new().expect("a watcher");
         let server = app.start_on(&mut watcher).expect("a server");
@@ -70,13 +73,20 @@ impl Served {
     }
 
     fn open(&mut self) -> TcpStream {
+        self.open_with("client_max_window_bits")
+    }
+
+    /// A client whose offer has this parameter.
+    fn open_with(&mut self, parameter: &str) -> TcpStream {
         let mut client = TcpStream::connect(self.address).expect("it listens");
         client.set_nonblocking(true).expect("a mode");
-        const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
-            Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-            Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n";
-        self.ask(&mut client, REQUEST, &mut [0; 1024], Ends::With(b"\r\n\r\n"));
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             Sec-WebSocket-Extensions: permessage-deflate; {parameter}\r\n\r\n"
+        );
+        self.ask(&mut client, request.as_bytes(), &mut [0; 1024], Ends::With(b"\r\n\r\n"));
         client
     }
 }
@@ -202,5 +212,52 @@ fn a_bomb_takes_no_more_than_the_limit_and_64_kib() {
         // While a vector grows, its memory counts twice; the payload counts, too.
         assert!(left < 64 << 10, "{left} bytes are left");
         assert!(peak <= (LIMIT + (64 << 10) + 2 * bomb.len()) as isize, "{peak} bytes");
+    }
+}
+
+struct Hears;
+
+impl Peer<()> for Hears {
+    fn open(&mut self, _: &mut (), c: &mut Socket<'_>) {
+        c.subscribe("all");
+    }
+
+    fn message(&mut self, _: &mut (), _: &mut Socket<'_>, _: Message) {}
+}
+
+/// Compressed for each hearer, it would be there as often before the flush.
+#[test]
+fn a_publication_is_compressed_once_for_each_window() {
+    const HEARERS: usize = 60;
+    const LEN: usize = 100_000;
+    for want in [Deflate::default(), Deflate::TAKEOVER] {
+        let settings = WebSocketSettings::new().deflate(want).compress(6, 64);
+        let app = App::new();
+        let mut served =
+            Served::of(app.websocket_with(settings, "/", |_, _| Ok::<_, Status>(Hears)));
+        let windows = ["server_max_window_bits=9", "server_max_window_bits=12"];
+        let mut clients: Vec<TcpStream> =
+            (0..HEARERS).map(|at| served.open_with(windows[at % 2])).collect();
+        let mut heard = vec![0; 2 * LEN];
+        let published = String::from_utf8(text(LEN)).expect("a text");
+        let mut publish = |served: &mut Served| {
+            let remote = served.server.remote();
+            assert!(remote.publish("all", published.clone()));
+            alloc::begin_peak();
+            // All get it in the turn that the first one waits for.
+            served.ask(&mut clients[0], &[], &mut heard, Ends::Behind(4));
+            let peak = alloc::peak_bytes();
+            assert_eq!(heard[0], 0xc1, "a compressed text");
+            // What is short is not compressed, and marks the end.
+            assert!(remote.publish("all", "!"));
+            for client in &mut clients {
+                served.ask(client, &[], &mut heard, Ends::With(&[0x81, 1, b'!']));
+            }
+            peak
+        };
+        publish(&mut served); // the loop has its deflaters
+        let peak = publish(&mut served);
+        println!("{want:?}: {peak} bytes for {HEARERS} hearers of {LEN} bytes");
+        assert!(peak < 6 * LEN as isize, "{peak} bytes for {HEARERS} hearers of {LEN} bytes");
     }
 }

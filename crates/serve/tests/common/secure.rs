@@ -30,6 +30,8 @@ struct Secure {
     session: Session,
     /// What it says when its session is open.
     unsaid: Vec<u8>,
+    /// Whether it says `close_notify` behind that.
+    ends: bool,
 }
 
 fn send<D: Driver>(watcher: &mut Watcher<D>, source: Source, secure: &mut Secure) {
@@ -38,6 +40,10 @@ fn send<D: Driver>(watcher: &mut Watcher<D>, source: Source, secure: &mut Secure
     if secure.session.is_open() && !secure.unsaid.is_empty() {
         secure.session.write_all(&secure.unsaid, &mut out).expect("it is open");
         secure.unsaid.clear();
+        if secure.ends {
+            secure.session.close();
+            secure.session.take_output(&mut out);
+        }
     }
     if !out.is_empty() {
         // Refused if it has closed.
@@ -52,7 +58,7 @@ impl Secured {
 
     pub fn begin(&mut self, source: Source) {
         let session = Session::client(&self.tls, "localhost").expect("a session");
-        self.all.insert(source, Secure { session, unsaid: Vec::new() });
+        self.all.insert(source, Secure { session, unsaid: Vec::new(), ends: false });
     }
 
     pub fn session(&mut self, source: Source) -> &mut Session {
@@ -66,10 +72,13 @@ impl Secured {
         send(watcher, source, secure);
     }
 
-    /// A client says `close_notify`.
+    /// A client says `close_notify`, behind what it has said.
     pub fn finish<D: Driver>(&mut self, watcher: &mut Watcher<D>, source: Source) {
         let secure = self.all.get_mut(&source).expect("a client");
-        secure.session.close();
+        match secure.unsaid.is_empty() {
+            true => secure.session.close(),
+            false => secure.ends = true,
+        }
         send(watcher, source, secure);
     }
 

@@ -9,10 +9,25 @@ use windlass::net::ConnectOptions;
 use windlass::{Address, Buf, Completions, Op, Refusal, Source, Watcher};
 use windlass_web::{App, ServerLoop};
 
+#[cfg(feature = "ring")]
+use crate::common::secure::{self, Secured};
 use crate::common::{Client, Clients, Harness, PATIENCE};
 
 /// The token of what clients do.
 const CLIENT: u64 = 1;
+
+#[cfg(feature = "ring")]
+thread_local! {
+    static OVER_TLS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Runs a test whose servers, and their clients, speak TLS.
+#[cfg(feature = "ring")]
+pub fn over_tls(test: impl FnOnce()) {
+    OVER_TLS.set(true);
+    test(); // a panic ends the thread of the test
+    OVER_TLS.set(false);
+}
 
 /// An application that serves, and its clients.
 pub struct Web<D: Driver, S: 'static = ()> {
@@ -20,22 +35,44 @@ pub struct Web<D: Driver, S: 'static = ()> {
     pub server: ServerLoop<S>,
     pub clients: Clients,
     pub address: Address,
+    /// The sessions of clients that speak TLS.
+    #[cfg(feature = "ring")]
+    secured: Option<Secured>,
 }
 
 /// Serves an application on a watcher of the harness.
 pub fn serve<T: Harness, S: 'static>(app: App<S>) -> Web<T::Driver, S> {
     let mut watcher = T::watcher(Watcher::builder());
+    #[cfg(feature = "ring")]
+    let tls = OVER_TLS.get().then(secure::settings);
     let (app, address) = if T::VIRTUAL {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 8080));
-        (app.listen(address.to_string()).expect("an address"), address)
+        #[cfg(feature = "ring")]
+        let app = match &tls {
+            Some((tls, _)) => app.listen((address.to_string(), tls.clone())),
+            None => app.listen(address.to_string()),
+        };
+        #[cfg(not(feature = "ring"))]
+        let app = app.listen(address.to_string());
+        (app.expect("an address"), address)
     } else {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         bound_buffers(&listener);
         let address = listener.local_addr().expect("its address");
-        (app.listen(listener).expect("a listener"), address)
+        #[cfg(feature = "ring")]
+        let app = match &tls {
+            Some((tls, _)) => app.listen((listener, tls.clone())),
+            None => app.listen(listener),
+        };
+        #[cfg(not(feature = "ring"))]
+        let app = app.listen(listener);
+        (app.expect("a listener"), address)
     };
     let server = app.start_on(&mut watcher).expect("the server starts");
-    Web { watcher, server, clients: Clients::default(), address: address.into() }
+    let web = Web::new(watcher, server, address.into());
+    #[cfg(feature = "ring")]
+    let web = Web { secured: tls.map(|(_, client)| Secured::new(client)), ..web };
+    web
 }
 
 /// What the system holds for a connection is bounded, so that tests of what waits do not depend on
@@ -51,11 +88,27 @@ fn bound_buffers(listener: &TcpListener) {
 fn bound_buffers(_: &TcpListener) {}
 
 impl<D: Driver, S: 'static> Web<D, S> {
+    /// A server on a watcher, without clients yet.
+    pub fn new(watcher: Watcher<D>, server: ServerLoop<S>, address: Address) -> Web<D, S> {
+        Web {
+            watcher,
+            server,
+            clients: Clients::default(),
+            address,
+            #[cfg(feature = "ring")]
+            secured: None,
+        }
+    }
+
     /// A client that connects.
     pub fn connect(&mut self) -> Source {
         let options = ConnectOptions::default().token(CLIENT);
         let (source, _) = self.watcher.connect([self.address.clone()], options).expect("a source");
         self.clients.all.insert(source, Client { stays: true, ..Client::default() });
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            secured.begin(source);
+        }
         source
     }
 
@@ -75,11 +128,19 @@ impl<D: Driver, S: 'static> Web<D, S> {
 
     /// A client says something.
     pub fn say(&mut self, client: Source, what: impl Into<Buf>) {
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            return secured.say(&mut self.watcher, client, what.into());
+        }
         self.submit(Op::write(client, what));
     }
 
     /// A client ends its side, and still reads.
     pub fn finish(&mut self, client: Source) {
+        #[cfg(feature = "ring")]
+        if let Some(secured) = &mut self.secured {
+            return secured.finish(&mut self.watcher, client);
+        }
         self.submit(Op::shutdown(client));
     }
 
@@ -145,6 +206,13 @@ impl<D: Driver, S: 'static> Web<D, S> {
         let count = self.watcher.wait_timeout(&mut done, span).expect("a wait");
         for completion in done.drain(..) {
             if let Some(own) = self.server.complete(&mut self.watcher, completion) {
+                #[cfg(feature = "ring")]
+                let own = match (&mut self.secured, self.clients.all.get_mut(&own.source)) {
+                    (Some(secured), Some(client)) => secured.take(&mut self.watcher, client, own),
+                    _ => Some(own),
+                };
+                #[cfg(feature = "ring")]
+                let Some(own) = own else { continue };
                 self.clients.take(&mut self.watcher, own);
             }
         }

@@ -36,7 +36,7 @@ crate::every_kernel! {
 
 const OFFER: &str = "permessage-deflate; client_max_window_bits";
 
-fn an_offer_gets_its_answer<T: Harness>() {
+pub(crate) fn an_offer_gets_its_answer<T: Harness>() {
     const NONE: &str = "";
     const WITHOUT: &str =
         "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
@@ -145,7 +145,7 @@ struct Echo;
 impl Peer<Heard> for Echo {
     fn message(&mut self, _: &mut Heard, c: &mut Socket<'_>, message: Message) {
         let bytes = message.as_bytes().to_vec();
-        if bytes.len() % 2 == 0 {
+        if bytes.len().is_multiple_of(2) {
             assert!(c.send(message));
         } else {
             say_in_parts(c, &bytes);
@@ -223,7 +223,7 @@ fn a_client_of_ours_agrees_with_a_server_of_ours<T: Harness>() {
     }
 }
 
-fn what_does_not_compress_goes_as_it_is<T: Harness>() {
+pub(crate) fn what_does_not_compress_goes_as_it_is<T: Harness>() {
     // zlib makes such bytes more; the limit is that of the message.
     let limit = 100_000;
     let settings = WebSocketSettings::new().deflate(Deflate::TAKEOVER).message_limit(limit);
@@ -387,7 +387,7 @@ fn told(parts: &[&str], is_compressed: bool) -> (Got, bool) {
     (said(&parts.concat()), is_compressed)
 }
 
-fn a_loop_has_few_deflaters_for_parts<T: Harness>() {
+pub(crate) fn a_loop_has_few_deflaters_for_parts<T: Harness>() {
     let long = &*"a part of it, ".repeat(20);
     for want in [Deflate::default(), Deflate::TAKEOVER] {
         let mut web = web_with::<T>(WebSocketSettings::new().deflate(want));
@@ -483,7 +483,7 @@ impl Peer<usize> for TriesParts {
     }
 }
 
-fn a_part_that_is_refused_changes_no_context<T: Harness>() {
+pub(crate) fn a_part_that_is_refused_changes_no_context<T: Harness>() {
     for want in [Deflate::default(), Deflate::TAKEOVER] {
         let limits = Limits::new().marks(8 << 10, 16 << 10).cap(40 << 10);
         let settings = WebSocketSettings::new().deflate(want).compress(6, 0);

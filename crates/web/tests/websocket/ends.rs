@@ -29,7 +29,7 @@ crate::every_kernel! {
     a_drain_lets_websockets_go_on
 }
 
-fn close_codes_of_the_client<T: Harness>() {
+pub(crate) fn close_codes_of_the_client<T: Harness>() {
     let mut web = web::<T>();
     let codes = (1000..=1003).chain(1007..=1014).chain([3000, 3999, 4000, 4999]);
     for (number, code) in codes.enumerate() {
@@ -48,7 +48,7 @@ fn close_codes_of_the_client<T: Harness>() {
     assert_eq!((end.code, &*end.reason, end.is_clean), (None, "", true));
 }
 
-fn close_codes_of_the_server<T: Harness>() {
+pub(crate) fn close_codes_of_the_server<T: Harness>() {
     let mut web = web::<T>();
     for (number, code) in [1000, 1001, 1011, 1013, 3000, 4999].into_iter().enumerate() {
         let mut ws = Ws::open(&mut web, &format!("/ws?open=!close_{code}_its_reason"));
@@ -268,7 +268,7 @@ fn a_close_that_stops<T: Harness>() {
     }
 }
 
-fn a_silent_client_gets_a_ping<T: Harness>() {
+pub(crate) fn a_silent_client_gets_a_ping<T: Harness>() {
     if !T::VIRTUAL {
         return; // what is about time is shown where it is virtual
     }
@@ -325,7 +325,7 @@ fn with_stays(settings: WebSocketSettings) -> App<Log> {
         .websocket("/panics", |_, _| Ok::<_, Status>(Stays { panics: true }))
 }
 
-fn a_shutdown_closes_with_1001<T: Harness>() {
+pub(crate) fn a_shutdown_closes_with_1001<T: Harness>() {
     let settings = WebSocketSettings::new().close_time(3 * SECOND);
     let mut web = serve::<T, _>(with_stays(settings).grace(T::span(50.0)));
     let mut answers = Ws::open(&mut web, "/ws?open=!subscribe_a;!large_300000");

@@ -41,7 +41,7 @@ macro_rules! wake {
     }};
 }
 
-fn a_pause_holds_back_all_that_follows<T: Harness>() {
+pub(crate) fn a_pause_holds_back_all_that_follows<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     let more = [text("b"), frame(PING, b"p"), frame(TEXT_PART, b"c"), frame(LAST, b"d")].concat();
@@ -66,7 +66,7 @@ fn a_pause_holds_back_all_that_follows<T: Harness>() {
     }
 }
 
-fn a_pause_at_the_beginning_holds_back_early_frames<T: Harness>() {
+pub(crate) fn a_pause_at_the_beginning_holds_back_early_frames<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::ask(&mut web, "/ws?open=!pause;!say_hello", [text("a"), text("b")].concat());
     assert_eq!(ws.next(&mut web), said("hello"));
@@ -90,7 +90,7 @@ fn a_pause_and_its_end_in_one_callback<T: Harness>() {
     assert_eq!(ws.next(&mut web), said("c"));
 }
 
-fn a_pause_within_a_message<T: Harness>() {
+pub(crate) fn a_pause_within_a_message<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     let pong = |orders: &str| frame(0x8a, orders.as_bytes());
@@ -195,7 +195,7 @@ fn an_unfinished_message_is_no_part_of_the_next_connection<T: Harness>() {
     }
 }
 
-fn a_ping_is_answered_behind_a_large_message<T: Harness>() {
+pub(crate) fn a_ping_is_answered_behind_a_large_message<T: Harness>() {
     let mut web = web::<T>();
     let client = web.connect_deaf();
     web.say(

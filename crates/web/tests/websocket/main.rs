@@ -16,6 +16,8 @@ mod memory;
 mod messages;
 mod modes;
 mod opens;
+#[cfg(feature = "ring")]
+mod over_tls;
 mod parts;
 mod program;
 mod seeds;

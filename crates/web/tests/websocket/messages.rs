@@ -27,7 +27,7 @@ pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect()
 }
 
-fn frames_in_the_segment_of_the_request<T: Harness>() {
+pub(crate) fn frames_in_the_segment_of_the_request<T: Harness>() {
     let mut web = web::<T>();
     let early = [text("one"), frame(PING, b"p"), text("two")].concat();
     let mut ws = Ws::ask(&mut web, "/ws?open=!say_hello", early);
@@ -94,7 +94,7 @@ fn every_cut_gives_the_same_messages<T: Harness>() {
     assert_eq!(web.server.state().of(number), heard);
 }
 
-fn messages_of_all_lengths<T: Harness>() {
+pub(crate) fn messages_of_all_lengths<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     for len in [0, 1, 2, 124, 125, 126, 127, 2047, 2048, 2049, 65_535, 65_536, 300_000, 1 << 20] {
@@ -108,7 +108,7 @@ fn messages_of_all_lengths<T: Harness>() {
     assert_eq!(ws.rest(&mut web), [closed(1000)]);
 }
 
-fn a_message_beyond_the_limit<T: Harness>() {
+pub(crate) fn a_message_beyond_the_limit<T: Harness>() {
     let mut web = web_with::<T>(WebSocketSettings::new().message_limit(1000));
     let long = frame(BINARY, &bytes(1001));
     let parts = [frame(0x02, &bytes(600)), frame(PART, &bytes(400)), frame(LAST, b"x")].concat();
@@ -127,7 +127,7 @@ fn a_message_beyond_the_limit<T: Harness>() {
     }
 }
 
-fn many_fragments<T: Harness>() {
+pub(crate) fn many_fragments<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     let mut all = frame(TEXT_PART, b"0");
@@ -144,7 +144,7 @@ fn many_fragments<T: Harness>() {
     assert_eq!(ws.next(&mut web), said("é"));
 }
 
-fn control_frames_between_fragments<T: Harness>() {
+pub(crate) fn control_frames_between_fragments<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     let most = [b'm'; 125];
@@ -159,7 +159,7 @@ fn control_frames_between_fragments<T: Harness>() {
     assert_eq!(ws.rest(&mut web), [closed(1001)]);
 }
 
-fn small_messages_in_one_segment<T: Harness>() {
+pub(crate) fn small_messages_in_one_segment<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     let all: Vec<u8> = (0..3000).flat_map(|at| text(&format!("message {at}"))).collect();
@@ -170,7 +170,7 @@ fn small_messages_in_one_segment<T: Harness>() {
     assert_eq!(web.server.state().heard.len(), 3000);
 }
 
-fn a_burst_comes_before_the_close<T: Harness>() {
+pub(crate) fn a_burst_comes_before_the_close<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     ws.say(&mut web, text("!many 3000;!large 300000;!close 1000 done;!say never"));

@@ -95,7 +95,7 @@ fn settings() -> WebSocketSettings {
     WebSocketSettings::new().message_limit(4 << 20)
 }
 
-fn parts_come_as_they_are_read<T: Harness>() {
+pub(crate) fn parts_come_as_they_are_read<T: Harness>() {
     let mut web = serve::<T, _>(app(settings()));
     let mut ws = Ws::open(&mut web, "/ws");
     let large = bytes(1 << 20);
@@ -120,7 +120,7 @@ fn until_whole<T: Harness>(web: &mut Web<T::Driver, Log>, count: usize) {
     });
 }
 
-fn a_pause_in_the_middle_loses_nothing<T: Harness>() {
+pub(crate) fn a_pause_in_the_middle_loses_nothing<T: Harness>() {
     let mut web = serve::<T, _>(app(settings()));
     let mut ws = Ws::open(&mut web, "/ws?pauses=1");
     let large = bytes(300_000);

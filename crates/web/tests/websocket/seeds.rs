@@ -13,7 +13,6 @@ use windlass_web::websocket::WebSocketSettings;
 
 use crate::bench::Web;
 use crate::client::{BINARY, Got, LAST, PART, PING, TEXT, Ws, close, frame, request, text};
-use crate::common::Clients;
 use crate::messages::bytes;
 use crate::program::{Log, app};
 
@@ -73,7 +72,7 @@ impl Walk {
         let app = app(WebSocketSettings::new()).listen(address.to_string()).expect("an address");
         let mut server = app.start_on(&mut watcher).expect("it starts");
         server.simulate_date(&watcher);
-        let web = Web { watcher, server, clients: Clients::default(), address: address.into() };
+        let web = Web::new(watcher, server, address.into());
         Walk { web, rng, guests: Vec::new() }
     }
 

@@ -149,7 +149,7 @@ fn small_cap() -> Limits {
     Limits::new().marks(8 << 10, 16 << 10).cap(64 << 10)
 }
 
-fn parts_become_one_message<T: Harness>() {
+pub(crate) fn parts_become_one_message<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     ws.say(&mut web, text("part one, ;part ;part two;last "));
@@ -166,7 +166,7 @@ fn parts_become_one_message<T: Harness>() {
     web.until("nothing is held", |web| web.server.budget().used() == 0);
 }
 
-fn a_part_may_be_of_any_size<T: Harness>() {
+pub(crate) fn a_part_may_be_of_any_size<T: Harness>() {
     let mut web = web::<T>();
     let mut ws = Ws::open(&mut web, "/ws");
     for (len, part) in [(1, 1), (300, 1), (300, 125), (10_000, 126), (500_000, 70_000)] {
@@ -175,7 +175,7 @@ fn a_part_may_be_of_any_size<T: Harness>() {
     }
 }
 
-fn whole_messages_wait_for_the_last_part<T: Harness>() {
+pub(crate) fn whole_messages_wait_for_the_last_part<T: Harness>() {
     let mut web = web::<T>();
     let (mut ws, mut other) = (Ws::open(&mut web, "/ws"), Ws::open(&mut web, "/ws"));
     ws.say(&mut web, text("part a;say 1;publish 2;prepared;say 3"));
@@ -202,7 +202,7 @@ fn whole_messages_wait_for_the_last_part<T: Harness>() {
     web.until("nothing is held", |web| web.server.budget().used() == 0);
 }
 
-fn what_other_threads_send_waits<T: Harness>() {
+pub(crate) fn what_other_threads_send_waits<T: Harness>() {
     let mut web = serve::<T, _>(app(WebSocketSettings::new()).serve_limits(small_cap()));
     let mut ws = Ws::open(&mut web, "/ws");
     ws.say(&mut web, [text("part a"), frame(PING, b"1")].concat());
@@ -262,7 +262,7 @@ fn a_text_that_is_none_closes<T: Harness>() {
     web.until("nothing is held", |web| web.server.budget().used() == 0);
 }
 
-fn a_refused_part_comes_back_and_can_be_sent_again<T: Harness>() {
+pub(crate) fn a_refused_part_comes_back_and_can_be_sent_again<T: Harness>() {
     let mut web = serve::<T, _>(app(WebSocketSettings::new()).serve_limits(small_cap()));
     for len in [200_000, 3_000_000] {
         let client = web.connect_deaf();

@@ -65,7 +65,7 @@ fn app() -> App<Log> {
     App::with(log).websocket("/ws", |_, _| Ok::<_, Status>(Echo))
 }
 
-fn messages_of_a_thread_come_in_their_order<T: Harness>() {
+pub(crate) fn messages_of_a_thread_come_in_their_order<T: Harness>() {
     let mut web = serve::<T, _>(app());
     let mut ws = Ws::open(&mut web, "/ws");
     let sender = web.server.state().senders[0].clone();
@@ -87,7 +87,7 @@ fn messages_of_a_thread_come_in_their_order<T: Harness>() {
     assert!(heard[100] == Got::Binary(large));
 }
 
-fn a_thread_closes_a_connection<T: Harness>() {
+pub(crate) fn a_thread_closes_a_connection<T: Harness>() {
     let mut web = serve::<T, _>(app());
     let mut ws = Ws::open(&mut web, "/ws");
     let sender = web.server.state().senders[0].clone();

@@ -27,7 +27,7 @@ crate::every_kernel! {
     a_publisher_that_is_faster_than_all_is_bounded
 }
 
-fn a_callback_publishes<T: Harness>() {
+pub(crate) fn a_callback_publishes<T: Harness>() {
     let mut web = web::<T>();
     let mut one = Ws::open(&mut web, "/ws");
     let mut other = Ws::open(&mut web, "/ws?open=!subscribe_a;!subscribe_a");
@@ -89,7 +89,7 @@ fn the_order_does_not_depend_on_the_cut<T: Harness>() {
     }
 }
 
-fn threads_publish_text_and_bytes<T: Harness>() {
+pub(crate) fn threads_publish_text_and_bytes<T: Harness>() {
     let mut web = web::<T>();
     let mut clients = [(); 3].map(|()| Ws::open(&mut web, "/ws?open=!subscribe_a"));
     let remote = web.server.remote();
@@ -194,7 +194,7 @@ fn flood<D: windlass::driver::Driver>(
     count
 }
 
-fn a_stalled_hearer_is_ended_alone<T: Harness>() {
+pub(crate) fn a_stalled_hearer_is_ended_alone<T: Harness>() {
     let mut web = web::<T>();
     let client = stalled(&mut web);
     let mut quick = Ws::open(&mut web, "/ws?open=!subscribe_a");
@@ -207,7 +207,7 @@ fn a_stalled_hearer_is_ended_alone<T: Harness>() {
     web.close(client);
 }
 
-fn a_stalled_hearer_can_lose_messages<T: Harness>() {
+pub(crate) fn a_stalled_hearer_can_lose_messages<T: Harness>() {
     let mut web = web_with::<T>(WebSocketSettings::new().lossy());
     let client = stalled(&mut web);
     let mut quick = Ws::open(&mut web, "/ws?open=!subscribe_a");
