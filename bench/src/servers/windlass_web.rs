@@ -26,13 +26,14 @@ pub fn serve(port: u16, driver: DriverKind) -> io::Result<()> {
 }
 
 /// Sends each message of a WebSocket back. Silent connections get no pings while a measurement
-/// runs: no peer sends any.
+/// runs: no peer sends any. A read takes up to 256 KiB, as the guide says for messages of 64 KiB;
+/// uWebSockets takes up to 512.
 pub fn websocket(port: u16, driver: DriverKind, settings: WebSocketSettings) -> io::Result<()> {
     windlass::fd::raise_max_open_files()?;
     let settings = settings.ping_every(Duration::from_secs(3600));
     App::new()
         .websocket_with(settings, "/ws", |_, _| Ok::<_, Status>(Echo))
-        .watcher(Watcher::builder().driver(driver))
+        .watcher(Watcher::builder().driver(driver).buffer_size(256 << 10))
         .listen(format!("127.0.0.1:{port}"))?
         .run()
         .map(drop)
