@@ -68,7 +68,7 @@
 //! });
 //! ```
 //!
-//! A WebSocket server stands beside HTTP, on the same port:
+//! A WebSocket server stands beside HTTP, on the same port. This one sends every message back:
 //!
 //! ```no_run
 //! use windlass_web::websocket::{Message, Peer, Socket};
@@ -86,6 +86,25 @@
 //!     .listen("127.0.0.1:8080")?
 //!     .run()?;
 //! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Its client sends one message, and prints what comes until the connection ends:
+//!
+//! ```no_run
+//! use windlass_web::client::FetchEvent::{Message, Opened};
+//! use windlass_web::{Client, websocket::WebSocketSettings, windlass::Watcher};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let (mut watcher, mut client) = (Watcher::new()?, Client::new(Default::default()));
+//! client.open_websocket("ws://127.0.0.1:8080/echo", &WebSocketSettings::new());
+//! loop {
+//!     match client.wait_event(&mut watcher)? {
+//!         Opened { socket, .. } => _ = client.socket(socket).expect("it is open").send("hello"),
+//!         Message { message, .. } => println!("{:?}", message.as_text()),
+//!         end => return Ok(println!("{end:?}")), // `Closed`, or `Failed` with the error
+//!     }
+//! }
+//! # }
 //! ```
 //!
 //! The [`guide`] has a page for each task: routes, errors, a database, limits, tests, deployment,
