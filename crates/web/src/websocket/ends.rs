@@ -18,12 +18,13 @@ pub struct SocketEnd {
     pub code: Option<CloseCode>,
     /// The reason in that frame.
     pub reason: String,
-    /// Whether both sides have sent a close frame.
+    /// Whether both sides have sent a close frame. Without one, a browser shows 1006.
     pub is_clean: bool,
-    /// How the connection below has ended.
+    /// How the TCP connection has ended. The [guide](crate::guide#talk-over-websockets) says what
+    /// each cause means for a WebSocket.
     pub cause: Cause,
-    /// Why a connection that the program has [opened](crate::Remote::open_websocket) never was
-    /// one. Otherwise `None`.
+    /// Why the handshake of [`Remote::open_websocket`](crate::Remote::open_websocket) has failed.
+    /// `None` if the connection was open.
     pub failed: Option<FetchError>,
 }
 

@@ -8,7 +8,8 @@ use windlass_websocket::Kind;
 
 /// A message: text, or bytes.
 ///
-/// What converts into one can be sent: a `&'static str`, a `String`, a `Vec<u8>`, a [`Buf`].
+/// What converts into one can be sent: a `&'static str` or a `String` as text, and a `Vec<u8>` or a
+/// [`Buf`] as bytes.
 ///
 /// ```
 /// use windlass_web::websocket::Message;
@@ -49,7 +50,7 @@ impl Message {
         }
     }
 
-    /// Its bytes: of a text, those of its UTF-8.
+    /// The bytes of the message: of a text, those of its UTF-8.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Message::Text(text) => &text.0,

@@ -1,7 +1,9 @@
 //! WebSockets: messages both ways on one connection.
 //!
-//! [`App::websocket`] serves them beside HTTP, on the same port. A [`Peer`] has the callbacks of
-//! one connection, and a [`Socket`] is the connection in a callback.
+//! [`App::websocket`] serves them beside HTTP, on the same port. A [`Peer`] is the program's part
+//! of one connection: its state and its callbacks. A [`Socket`] is the connection in a callback.
+//! The [guide](crate::guide#talk-over-websockets) has origins, limits, slow clients, compression,
+//! proxies, tests, and why a connection ended.
 //!
 //! ```no_run
 //! use windlass_web::websocket::{Message, Peer, Socket};
@@ -27,8 +29,8 @@
 //! | [`Engine`] | [`Engine::accept_websocket`] | [`Engine::open_websocket`] | [`Event`] |
 //! | [`Client`] | | [`Client::open_websocket`] | [`FetchEvent`] |
 //!
-//! With events, a [`Socket`] is reached by the id of its connection, anywhere in the loop:
-//! [`Engine::socket`] and [`Client::socket`]. Other threads have a [`SocketSender`].
+//! A program with events gets the [`Socket`] by the id of the connection, anywhere in the loop:
+//! from [`Engine::socket`] or [`Client::socket`]. A [`SocketSender`] sends from other threads.
 //!
 //! [`App`]: crate::App
 //! [`App::websocket`]: crate::App::websocket

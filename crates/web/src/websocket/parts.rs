@@ -11,8 +11,8 @@ use windlass_websocket::{Utf8, deflate::StreamingInflater};
 pub struct MessagePart {
     /// What the message is.
     pub kind: Kind,
-    /// The next bytes of it. A text may be cut within a character; all of it is checked as it
-    /// comes.
+    /// The next bytes of the message. A text may be cut within a character; all of it is checked
+    /// as it comes.
     pub data: Buf,
     /// Whether the message begins here.
     pub is_first: bool,

@@ -11,11 +11,11 @@ use super::message::{Message, ROOM};
 use crate::remote::Remote;
 
 /// Sends to a connection from any thread: [`Socket::sender`](super::Socket::sender) makes it.
-/// Clones send to the same connection.
+/// Clones send to the same connection. No call waits.
 ///
 /// Messages of one thread arrive in their order. The loop of the connection sends them as its own:
 /// it compresses them, and they wait while a message is sent [in parts](super::Socket::send_part).
-/// Until they have left, they count for the cap of the connection.
+/// Until they have left, they count for the [cap](windlass_serve::Limits::cap) of the connection.
 ///
 /// ```
 /// use std::thread;
@@ -60,14 +60,16 @@ impl SocketSender {
         self.id
     }
 
-    /// Sends a message.
+    /// Sends a message. A message that was taken is dropped if the connection ends, or closes,
+    /// before its loop has sent it.
     ///
     /// # Errors
     ///
-    /// [`Refused`] hands the message back, with a reason of
-    /// [`Remote::write`](windlass_serve::Remote::write): the connection has ended, or does not keep
-    /// up, or the server has no memory. A message is dropped if the connection ends, or closes,
-    /// before its loop has sent it.
+    /// [`Refused`] hands the message back, with:
+    ///
+    /// - [`Refusal::Stale`]: the connection has ended, or closes.
+    /// - [`Refusal::Cap`]: more bytes than [`Limits::cap`](windlass_serve::Limits::cap) would wait.
+    /// - [`Refusal::Memory`]: the server has no memory for it.
     pub fn send(&self, message: impl Into<Message>) -> Result<(), Refused<Message>> {
         let message = message.into();
         if self.has_closed.load(Ordering::Relaxed) {
@@ -81,7 +83,8 @@ impl SocketSender {
         told.map_err(|Refused { value: SendSocket(value, _), reason }| Refused { value, reason })
     }
 
-    /// Closes the connection behind what is sent. False if it has ended.
+    /// Closes the connection behind what this thread has sent before: see
+    /// [`Socket::close`](super::Socket::close). False if it has ended.
     pub fn close(&self, code: CloseCode, reason: &str) -> bool {
         self.remote.tell(self.id, CloseSocket(code, reason.to_owned()))
     }

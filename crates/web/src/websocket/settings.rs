@@ -8,8 +8,10 @@ use windlass_websocket::Limits;
 #[cfg(feature = "deflate")]
 use windlass_websocket::handshake::Deflate;
 
-/// What a server agrees to, and the limits of its connections: for
-/// [`App::websocket_with`](crate::App::websocket_with).
+/// What a server or a client agrees to, and the limits of its connections: for
+/// [`App::websocket_with`](crate::App::websocket_with),
+/// [`Client::open_websocket`](crate::Client::open_websocket) and the like. A clone is cheap, and
+/// shares the settings.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,7 +61,7 @@ impl Default for WebSocketSettings {
 }
 
 impl WebSocketSettings {
-    /// The defaults.
+    /// The defaults: each method says its own.
     pub fn new() -> WebSocketSettings {
         WebSocketSettings(Arc::new(SocketSettings {
             protocols: Vec::new(),
@@ -96,8 +98,13 @@ impl WebSocketSettings {
         self
     }
 
-    /// The sub-protocols, the best one first. A client gets the first of them that it offers, and a
-    /// 400 if it offers others only. One that offers none gets none. Default: none.
+    /// Sets the sub-protocols, the best one first. Default: none.
+    ///
+    /// A server chooses the first of them that the client offers. A client that offers others only
+    /// gets a 400. One that offers none is accepted without a sub-protocol. A client offers all of
+    /// them, and fails if the server answers with another. [`Socket::protocol`] has the result.
+    ///
+    /// [`Socket::protocol`]: super::Socket::protocol
     pub fn protocols<T: Into<Cow<'static, str>>>(
         self,
         names: impl IntoIterator<Item = T>,
@@ -105,10 +112,13 @@ impl WebSocketSettings {
         self.set(|settings| settings.protocols = names.into_iter().map(Into::into).collect())
     }
 
-    /// Browsers may connect from pages of these origins: `https://example.com`. Others get a 403. A
-    /// client that is no browser says no origin, and may connect. By default, the page has to come
-    /// from the host that the request is for: otherwise any page that a user looks at could speak
-    /// with the user's cookies.
+    /// Sets the origins whose pages may connect: `https://example.com`, or
+    /// `http://localhost:3000`. An origin has a scheme and a host, a port if it is not the usual
+    /// one, and no slash at its end. Case does not matter. Pages of other origins get a 403.
+    ///
+    /// By default the page must come from the host that `Host` names: otherwise any page that a
+    /// user looks at could connect with the user's cookies. A request without `Origin` may always
+    /// connect: it is not of a browser. This is for servers.
     pub fn origins<T: Into<Cow<'static, str>>>(
         self,
         origins: impl IntoIterator<Item = T>,
@@ -117,27 +127,29 @@ impl WebSocketSettings {
         self.set(|settings| settings.origins = Origins::These(these))
     }
 
-    /// Browsers may connect from all pages.
+    /// Pages of all origins may connect: for services that need no cookies.
     pub fn any_origin(self) -> WebSocketSettings {
         self.set(|settings| settings.origins = Origins::Any)
     }
 
-    /// Sets how many bytes a message may have. Beyond, the connection closes with 1009. Default 1
-    /// MiB. A compressed message may be sent in an eighth more, for what does not get smaller.
+    /// Sets how many bytes a message that comes may have. A longer one closes the connection with
+    /// 1009. Default 1 MiB. It counts inflated bytes, too. The payload of a compressed message may
+    /// have an eighth more, because some data gets longer.
     ///
     /// A message that is not whole also has to fit into the [share](windlass_serve::memory::Budget)
-    /// of its connection in the memory of the server. One that never would closes it with 1009; one
-    /// that does not at present, with 1013.
+    /// of its connection in the memory of the server. One that never fits closes the connection
+    /// with 1009, and one that does not fit at present with 1013.
     pub fn message_limit(self, bytes: u64) -> WebSocketSettings {
         self.set(|settings| settings.limits.message = bytes)
     }
 
-    /// Compresses messages, if the other side agrees (permessage-deflate, RFC 7692). The default of
-    /// [`Deflate`] keeps nothing between messages, so that a connection costs no more.
+    /// Compresses messages, if the other side agrees (permessage-deflate, RFC 7692). Default: no
+    /// compression.
+    ///
+    /// [`Deflate::default`] keeps nothing between messages, so that a connection costs no more.
     /// [`Deflate::TAKEOVER`] compresses better, and keeps up to 4 KiB of each direction for as long
-    /// as the connection lives: that memory is not part of a connection's share of
-    /// [`Limits::memory`](windlass_serve::Limits::memory), so
-    /// [`Limits::connections`](windlass_serve::Limits::connections) bounds it.
+    /// as the connection lives. [`Limits::memory`](windlass_serve::Limits::memory) does not count
+    /// these: [`Limits::connections`](windlass_serve::Limits::connections) bounds them.
     ///
     /// A message that compression does not make smaller is sent as it is.
     #[cfg(feature = "deflate")]
@@ -145,34 +157,43 @@ impl WebSocketSettings {
         self.set(|settings| settings.deflate = Some(agree))
     }
 
-    /// Sets how well messages are compressed, from 1, the fastest, to 9, the smallest, and from how
-    /// many bytes on. Default 1, and 64 bytes.
+    /// Sets how messages are compressed: by a level from 1, the fastest, to 9, the smallest, and
+    /// those of at least `from` bytes. Default 1, and 64 bytes. Another level counts as the nearest
+    /// of these.
     #[cfg(feature = "deflate")]
     pub fn compress(self, level: u8, from: usize) -> WebSocketSettings {
         self.set(|settings| (settings.level, settings.compress_from) = (level, from))
     }
 
     /// Sets how long a message may take from its first byte on, and how many bytes of it have to
-    /// come in each second behind that. Beyond, the connection ends. Default 30 s and 500.
-    pub fn message_time(self, span: Duration, least: u32) -> WebSocketSettings {
-        self.set(|settings| settings.message_time = (span, least))
+    /// come in each second after that time. A slower one ends the connection, with
+    /// [`Cause::TooSlow`](windlass_serve::Cause::TooSlow). Default 30 s, and 500 bytes a second.
+    pub fn message_time(self, span: Duration, bytes_per_second: u32) -> WebSocketSettings {
+        self.set(|settings| settings.message_time = (span, bytes_per_second))
     }
 
-    /// Sets how long a connection may be silent before it gets a ping. If nothing comes for as long
-    /// again, it ends. Default 60 s.
+    /// Sets how long a connection may be silent before it gets a ping: no byte moves in either
+    /// direction. If it is silent for as long again, it ends, with
+    /// [`Cause::Idle`](windlass_serve::Cause::Idle). Default 60 s. A connection that the program
+    /// has [paused](super::Socket::pause) gets no ping.
+    ///
+    /// A proxy on the way must let connections be silent for longer: nginx ends them after 60 s,
+    /// unless `proxy_read_timeout` says otherwise.
     pub fn ping_every(self, span: Duration) -> WebSocketSettings {
         self.set(|settings| settings.ping_every = span)
     }
 
-    /// Sets how long the peer may take to answer a close frame. Default 10 s.
+    /// Sets how long the other side may take to answer a close frame. Beyond, the connection ends,
+    /// with [`Cause::TooSlow`](windlass_serve::Cause::TooSlow). Default 10 s.
     pub fn close_time(self, span: Duration) -> WebSocketSettings {
         self.set(|settings| settings.close_time = span)
     }
 
-    /// Messages are told [in parts](super::Peer::part), as they come, so that one of any length
-    /// takes no memory. What a program does not take in time, it [pauses](super::Socket::pause).
+    /// Messages are told [in parts](super::Peer::part), as they come, so that a long one takes no
+    /// memory. [`message_limit`](WebSocketSettings::message_limit) holds for their sum. A program
+    /// that cannot take more now [pauses](super::Socket::pause) the connection.
     ///
-    /// A compressed message takes one of the few inflaters of its loop from its beginning to its
+    /// A compressed message takes one of the four inflaters of its loop from its beginning to its
     /// end. A connection that finds none is not read, so the
     /// [time of a message](WebSocketSettings::message_time) should be short.
     ///
@@ -182,9 +203,10 @@ impl WebSocketSettings {
         self.set(|settings| settings.in_parts = true)
     }
 
-    /// A peer that does not keep up loses messages of its topics, which
-    /// [`Totals::lost_events`](crate::report::Totals::lost_events) counts. By default its
-    /// connection ends.
+    /// A connection that does not keep up loses messages of its topics:
+    /// [`Totals::lost_events`](crate::report::Totals::lost_events) counts them. By default it ends,
+    /// with [`Cause::Aborted`](windlass_serve::Cause::Aborted). What this turn has
+    /// written aside, its output is [full](super::Socket::is_full) when something is published.
     pub fn lossy(self) -> WebSocketSettings {
         self.set(|settings| settings.is_lossy = true)
     }

@@ -1,4 +1,4 @@
-//! A connection, in a callback.
+//! A WebSocket, in a callback or by its id.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,10 @@ use super::session::Session;
 use crate::message::publication::{Publication, Published};
 use crate::topics::TopicCall;
 
-/// A connection, in a callback of [`Peer`](super::Peer).
+/// A WebSocket: in a callback of [`Peer`](super::Peer), or from
+/// [`Engine::socket`](crate::Engine::socket) and [`Client::socket`](crate::Client::socket).
+///
+/// No call waits. All that a callback sends leaves as one write behind it.
 pub struct Socket<'a> {
     carrier: &'a mut dyn Carrier,
     session: &'a mut Session,
@@ -30,15 +33,17 @@ impl<'a> Socket<'a> {
         self.carrier.id()
     }
 
-    /// The sub-protocol that both sides have agreed to.
+    /// The sub-protocol that both sides have agreed to: one of
+    /// [`protocols`](super::WebSocketSettings::protocols). `None`: without one.
     pub fn protocol(&self) -> Option<&str> {
         let at = usize::from(self.session.protocol).checked_sub(1)?;
         self.session.settings.protocols.get(at).map(|name| &**name)
     }
 
-    /// Sends a message. Whether there was room: a peer that does not read what it gets loses its
-    /// connection, at the [cap](windlass_serve::Limits::cap) of bytes that may wait for it. Behind
-    /// a close, nothing is sent.
+    /// Sends a message. False if it is not sent: the connection closes, or more bytes than
+    /// [`Limits::cap`](windlass_serve::Limits::cap), 64 MiB by default, would wait for a client that
+    /// does not read, or the server has no memory for it. For the last two reasons the connection
+    /// is [aborted](Socket::abort): [`try_send`](Socket::try_send) hands the message back instead.
     pub fn send(&mut self, message: impl Into<Message>) -> bool {
         self.session.send_or_abort(self.carrier, message.into())
     }
@@ -197,13 +202,16 @@ impl<'a> Socket<'a> {
         sent.is_ok()
     }
 
-    /// What sends to this connection from any thread.
+    /// What sends to this connection from any thread. It may outlive the connection.
     pub fn sender(&mut self) -> SocketSender {
         let (remote, id) = (self.carrier.remote().clone(), self.carrier.id());
         self.session.sender(remote, id)
     }
 
     /// Sends a ping, with at most 125 bytes; what is longer is cut. [`Peer::pong`] gets the answer.
+    /// False if it is not sent: the connection closes, or there is no room for it.
+    ///
+    /// Silent connections get [pings](super::WebSocketSettings::ping_every) without this call.
     ///
     /// [`Peer::pong`]: super::Peer::pong
     pub fn ping(&mut self, data: &[u8]) -> bool {
@@ -211,44 +219,55 @@ impl<'a> Socket<'a> {
         self.session.is_open() && self.session.control(self.carrier, Opcode::Ping, data).is_ok()
     }
 
-    /// Closes the connection behind what is sent. Messages that are on their way are dropped. So is
-    /// the rest of a message [in parts](Socket::send_part), and what waits behind it.
+    /// Closes the connection behind what is sent: by a close frame with this code, and a reason
+    /// that is cut to 123 bytes. Messages of the other side that are on their way are dropped. So is
+    /// the rest of a message [in parts](Socket::send_part), and what waits behind it. The other side
+    /// has [`close_time`](super::WebSocketSettings::close_time) for its answer. A second close has
+    /// no effect.
+    ///
+    /// Codes of an application are 4000 to 4999: `CloseCode::new(4001)`.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         self.session.close(self.carrier, code, reason);
     }
 
-    /// Ends the connection at once. The peer gets a reset.
+    /// Ends the connection at once, without a close frame, and drops what is not sent. The other
+    /// side gets a reset, and the end has [`Cause::Aborted`](windlass_serve::Cause::Aborted).
     pub fn abort(&mut self) {
         self.session.abort(self.carrier);
     }
 
-    /// Whether more output waits than [`Limits::high`](windlass_serve::Limits::high) says.
-    /// [`Peer::drained`](super::Peer::drained) follows.
+    /// Whether more output waits than [`Limits::high`](windlass_serve::Limits::high) says, 256 KiB
+    /// by default: the other side reads more slowly than the program sends.
+    /// [`Peer::drained`](super::Peer::drained) follows when there is room.
     pub fn is_full(&mut self) -> bool {
         self.carrier.is_full()
     }
 
-    /// No message comes from here on, until [`resume`](Socket::resume), and the peer is not read.
+    /// No message comes from here on, until [`resume`](Socket::resume): the connection is not read,
+    /// so that the other side cannot send on. Its pings and its close frame are not seen meanwhile.
     pub fn pause(&mut self) {
         self.session.pause(self.carrier);
     }
 
-    /// Messages come again.
+    /// Messages come again, behind this callback.
     pub fn resume(&mut self) {
         self.session.resume(self.carrier);
     }
 
-    /// Gets what is published on a topic from now on, from any loop and any thread.
+    /// Gets what is published on a topic from now on, by any loop and any thread, until the
+    /// connection ends or [unsubscribes](Socket::unsubscribe). A second call for the same topic has
+    /// no effect. Topics have any names, need not be made, and take memory while they have
+    /// subscribers. The connections of a [`Client`](crate::Client) have no topics.
     pub fn subscribe(&mut self, topic: impl Into<Arc<str>>) {
         self.carrier.call(TopicCall::Subscribe(self.carrier.id(), topic.into()));
     }
 
-    /// Gets what is published on a topic no more.
+    /// Ends what [`subscribe`](Socket::subscribe) began.
     pub fn unsubscribe(&mut self, topic: impl Into<Arc<str>>) {
         self.carrier.call(TopicCall::Unsubscribe(self.carrier.id(), topic.into()));
     }
 
-    /// Sends a message to all that hear a topic, this connection included if it does: see
+    /// Sends a message to all subscribers of a topic, to this connection, too, if it is one: see
     /// [`Remote::publish`](crate::Remote::publish). It leaves behind what this callback sends.
     pub fn publish(&mut self, topic: impl Into<Arc<str>>, what: impl Into<Published>) {
         let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
