@@ -3,12 +3,13 @@
 //! ```text
 //! cargo run --release -p windlass-web --example ticker -- \
 //!     [--port N] [--loops N] [--shares N] [--interval MILLISECONDS]
+//! cargo run --release -p windlass-web --example websocket_client -- ws://127.0.0.1:8080/
 //! curl --no-buffer http://127.0.0.1:8080/events/S7
 //! ```
 //!
-//! A WebSocket at `/` hears the shares that it says, as `+S1 +S2 -S1`. A share is a topic: so a
-//! price is framed once for all that hear it. A client that does not keep up misses prices, because
-//! newer ones follow.
+//! A client of the WebSocket at `/` sends `+S1 +S2` to subscribe to two shares, and `-S1` to
+//! unsubscribe from one. A share is a topic: so a price is framed once for all its subscribers. A
+//! client that does not keep up misses prices, because newer ones follow.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ mod common;
 
 /// The state of a loop.
 pub(crate) struct Market {
-    /// One loop publishes, and all of them hear it.
+    /// One loop publishes, for the subscribers of all loops.
     publishes: bool,
     turn: u64,
     shares: usize,

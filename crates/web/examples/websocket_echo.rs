@@ -6,9 +6,9 @@
 //!     [--deflate | --takeover]
 //! ```
 //!
-//! `--limit` sets how many bytes a message may have: 32 MiB, if it is not there. With the feature
-//! `deflate`, `--deflate` agrees to compressed messages, and `--takeover` to those that refer to
-//! the ones before them.
+//! `--limit` sets how many bytes a message may have, 32 MiB by default. With the feature `deflate`,
+//! `--deflate` compresses messages one by one, and `--takeover` with those before them (context
+//! takeover). Pages of any origin may connect.
 
 #[cfg(feature = "deflate")]
 use windlass_web::websocket::Deflate;

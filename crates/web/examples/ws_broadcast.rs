@@ -1,4 +1,4 @@
-//! One message to all WebSockets, again and again, of which some are slow.
+//! One message to all WebSockets, again and again. Slow clients are cut off, or miss messages.
 //!
 //! ```text
 //! cargo run --release -p windlass-web --example ws_broadcast -- \
@@ -23,14 +23,14 @@ const MOST: usize = 64 << 10;
 
 /// The state of a loop.
 pub(crate) struct Loop {
-    /// One loop publishes, and all of them hear it.
+    /// One loop publishes, for the subscribers of all loops.
     publishes: bool,
     number: u64,
 }
 
-struct Hearer;
+struct Subscriber;
 
-impl Peer<Loop> for Hearer {
+impl Peer<Loop> for Subscriber {
     fn open(&mut self, _: &mut Loop, c: &mut Socket<'_>) {
         c.subscribe("all");
     }
@@ -49,8 +49,8 @@ pub(crate) fn app(interval: Duration, size: usize, is_lossy: bool) -> App<Loop> 
     let settings = if is_lossy { settings.lossy() } else { settings };
     let limits = Limits::new().marks(MOST / 4, MOST);
     App::with(|index| Loop { publishes: index == 0, number: 0 })
-        .websocket_with(settings.clone(), "/", |_, _| Ok::<_, Status>(Hearer))
-        .websocket_with(settings, "/{*path}", |_, _| Ok::<_, Status>(Hearer))
+        .websocket_with(settings.clone(), "/", |_, _| Ok::<_, Status>(Subscriber))
+        .websocket_with(settings, "/{*path}", |_, _| Ok::<_, Status>(Subscriber))
         .get("/counts", |_, q| {
             let totals = q.remote().totals();
             format!("missed {}\ndisconnected {}\n", totals.lost_events, totals.slow_hearers)

@@ -4,9 +4,10 @@
 //! cargo run --release -p windlass-web --example ws_chat -- [--port N] [--loops N]
 //! ```
 //!
-//! The page is at `/`. It enters a room by a WebSocket to `/rooms/ROOM?name=NAME`. A room is a
-//! topic: so its members hear each other on all loops. A name that is in the room already is
-//! refused with a 409, before the connection becomes a WebSocket.
+//! Open <http://127.0.0.1:8080/> in two browsers. The page enters a room by a WebSocket to
+//! `/rooms/ROOM?name=NAME`. A room is a topic: so its members get each other's messages, whichever
+//! loop they are on. A name that is in the room already is refused with a 409, before the
+//! connection becomes a WebSocket.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,8 +6,11 @@
 //! curl http://127.0.0.1:8080/files/lines.txt            # all lines
 //! ```
 //!
-//! A WebSocket at `/follow` hears each line that any client appends, and appends what it says. A
-//! timer tells it once a second how many lines there are.
+//! A client of the WebSocket at `/follow` gets each line that any client appends, and the lines
+//! that it sends are appended. Once a second, a timer sends all clients how many lines there are.
+//!
+//! A line is written on the loop, because the page cache takes it in microseconds. The example
+//! `ws_own_loop` writes beside the loop.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,13 +1,13 @@
 //! WebSockets in a loop of the program, beside its own file and its own timer: a file that grows,
-//! and clients that follow it. Nothing waits for anything else.
+//! and clients that follow it. No part of the program waits for another one.
 //!
 //! ```text
 //! cargo run --release -p windlass-web --example ws_own_loop -- [--port N] [--file PATH]
 //! curl http://127.0.0.1:8080/              # how many bytes the file has
 //! ```
 //!
-//! A WebSocket at `/follow` says lines. The loop writes each into the file and, when it is there,
-//! tells it to all that follow. Once a second it tells them how many there are.
+//! Clients of the WebSocket at `/follow` send lines. The loop appends each line to the file, and
+//! sends it to all clients when the write has ended. Once a second it sends them their number.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};

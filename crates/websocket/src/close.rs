@@ -47,7 +47,7 @@ impl CloseCode {
         }
     }
 
-    /// Its number.
+    /// The number of the code.
     pub const fn number(self) -> u16 {
         self.0
     }

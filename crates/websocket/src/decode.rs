@@ -13,8 +13,9 @@ use crate::words::{Kind, Opcode, Role};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Nothing yet: give the bytes that are not consumed again, with more behind them. At most 130
-    /// bytes are kept so: the head of a frame, or a control frame without its last byte.
+    /// Nothing yet. The next call gets the bytes that are not consumed again, with more behind
+    /// them. These are at most 130 bytes: the head of a frame, or a control frame without its last
+    /// byte.
     NeedMore,
     /// A part of a message. The offsets are those of its bytes, without the mask.
     Data {
@@ -29,11 +30,12 @@ pub enum Event {
         /// Whether the message ends here.
         is_last: bool,
     },
-    /// A ping, with its bytes. A pong with the same bytes answers it.
+    /// A ping, with its bytes, at most 125. A pong with the same bytes answers it.
     Ping(Range<usize>),
-    /// A pong, with its bytes.
+    /// A pong, with its bytes, at most 125.
     Pong(Range<usize>),
-    /// The peer sends no more. The reason is UTF-8.
+    /// A close frame: the peer sends no more. The code, which may be missing, and the reason, which
+    /// is UTF-8 of at most 123 bytes.
     Close(Option<CloseCode>, Range<usize>),
     /// The peer has sent a close frame, and nothing behind it counts.
     Closed,
@@ -136,8 +138,8 @@ impl Decoder {
         self
     }
 
-    /// Whether no message and no frame is begun, so that it is as a new one and need not be kept.
-    /// It does not see the bytes of a head that it has not consumed.
+    /// Whether no message and no frame is begun: the decoder is as a new one, and need not be kept.
+    /// Bytes of a head that are not consumed are the caller's, and do not count.
     pub fn is_idle(&self) -> bool {
         matches!((&self.state, self.message), (State::Head, None))
     }
@@ -153,8 +155,9 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The peer breaks a rule or a limit. [`Error::close_code`] is the answer, and each further
-    /// call returns the same error. What was told of a message before counts no more.
+    /// The peer breaks a rule or a limit. A close frame with [`Error::close_code`] answers it, and
+    /// each further call returns the same error. The parts of an unfinished message that were told
+    /// before are void.
     #[inline]
     pub fn decode(&mut self, limits: &Limits, bytes: &mut [u8]) -> Result<Step, Error> {
         match self.decode_whole(limits, bytes) {

@@ -60,13 +60,14 @@ impl FrameHead {
         self
     }
 
-    /// The frame has this mask, as each frame of a client. The key must not be known beforehand.
+    /// The frame has this mask, as each frame of a client must. The program masks the payload with
+    /// the same key, by [`mask`](crate::mask()). No page may be able to foresee the key.
     pub const fn masked(mut self, key: [u8; 4]) -> FrameHead {
         self.key = Some(key);
         self
     }
 
-    /// How many bytes it has.
+    /// How many bytes the head has: 2 to [`MOST`](FrameHead::MOST).
     pub const fn size(&self) -> usize {
         let length = match self.len {
             0..=125 => 2,
@@ -76,14 +77,14 @@ impl FrameHead {
         length + if self.key.is_some() { 4 } else { 0 }
     }
 
-    /// Appends it.
+    /// Appends the head. The payload follows it, masked if the head has a key.
     pub fn put(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; Self::MOST];
         let size = self.write(&mut bytes);
         out.extend_from_slice(&bytes[..size]);
     }
 
-    /// Writes it to the start of `to`, and returns [`size`](FrameHead::size).
+    /// Writes the head to the start of `to`, and returns [`size`](FrameHead::size).
     ///
     /// # Panics
     ///
@@ -116,8 +117,9 @@ impl FrameHead {
     }
 }
 
-/// Appends a close frame. The reason is cut to the 123 bytes that one may have, between two
-/// characters. Without a code the frame is empty, and so is the reason.
+/// Appends a close frame, masked with `key` if there is one: that of a client. The reason is cut
+/// between two characters to the 123 bytes that one may have. Without a code the frame has no
+/// payload, and the reason is left out.
 ///
 /// ```
 /// use windlass_websocket::{CloseCode, put_close};

@@ -64,9 +64,9 @@ rules! {
     NoMask PROTOCOL "a frame of a client has no mask",
     /// A frame of a server with a mask.
     Masked PROTOCOL "a frame of a server has a mask",
-    /// A length in more bytes than it needs, or of more than 63 bits.
+    /// A length that is written in more bytes than it needs, or that has more than 63 bits.
     Length PROTOCOL "a length is not written as it must be",
-    /// A control frame in parts.
+    /// A control frame that is fragmented.
     ControlFragment PROTOCOL "a control frame is in parts",
     /// A control frame of more than 125 bytes.
     ControlLength PROTOCOL "a control frame has more than 125 bytes",
@@ -78,7 +78,7 @@ rules! {
     CloseCode PROTOCOL "a close frame has no valid code",
     /// Text, or the reason of a close frame, that is not UTF-8.
     Utf8 INVALID "text is not UTF-8",
-    /// Compressed bytes that are none.
+    /// A compressed message whose payload is no DEFLATE.
     Deflate INVALID "a message is not compressed as it says",
     /// A message with more bytes than [`Limits::message`](crate::Limits::message), or one that
     /// inflates to more than is allowed.

@@ -21,7 +21,8 @@ pub struct Utf8 {
 impl Utf8 {
     pub(crate) const NEW: Utf8 = Utf8 { part: [0; 3], len: 0 };
 
-    /// Takes the next bytes. False if they cannot be those of a text: then no further bytes can.
+    /// Takes the next bytes. False if they are no UTF-8, also together with the ones before: then
+    /// the value is of no further use.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let rest = match self.len {
@@ -37,7 +38,7 @@ impl Utf8 {
         simdutf8::basic::from_utf8(whole).is_ok() && (part.is_empty() || self.keep(part))
     }
 
-    /// Whether no character is begun only.
+    /// Whether the text so far ends with a whole character.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.len == 0

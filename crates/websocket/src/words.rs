@@ -3,9 +3,10 @@
 /// Which side of a connection this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// It has accepted the connection. Its frames have no mask, and those that it gets have one.
+    /// The side that has accepted the connection. It sends frames without a mask, and gets masked
+    /// ones.
     Server,
-    /// It has made the connection. Its frames have a mask, and those that it gets have none.
+    /// The side that has made the connection. It sends masked frames, and gets ones without a mask.
     Client,
 }
 
@@ -22,7 +23,7 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Opcode {
-    /// A part of a message, but the first one.
+    /// A part of a message that is not its first.
     Continuation = 0,
     /// The first part of a text.
     Text = 1,

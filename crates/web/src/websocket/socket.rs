@@ -41,7 +41,7 @@ impl<'a> Socket<'a> {
     }
 
     /// Sends a message. False if it is not sent: the connection closes, or more bytes than
-    /// [`Limits::cap`](windlass_serve::Limits::cap), 64 MiB by default, would wait for a client that
+    /// [`Limits::cap`](windlass_serve::Limits::cap), 64 MiB by default, would wait for a peer that
     /// does not read, or the server has no memory for it. For the last two reasons the connection
     /// is [aborted](Socket::abort): [`try_send`](Socket::try_send) hands the message back instead.
     pub fn send(&mut self, message: impl Into<Message>) -> bool {
@@ -128,7 +128,7 @@ impl<'a> Socket<'a> {
     /// # Compression
     ///
     /// Where compression is agreed to, the first part decides as a whole message does: the message
-    /// is compressed if this part is [long enough](super::WebSocketSettings::compress), and gets
+    /// is compressed if this part is long enough (`WebSocketSettings::compress`), and gets
     /// smaller. Each part is flushed, so that the peer can read it when it has come. That costs
     /// some bytes, so parts should not be tiny.
     ///
@@ -220,31 +220,31 @@ impl<'a> Socket<'a> {
     }
 
     /// Closes the connection behind what is sent: by a close frame with this code, and a reason
-    /// that is cut to 123 bytes. Messages of the other side that are on their way are dropped. So is
-    /// the rest of a message [in parts](Socket::send_part), and what waits behind it. The other side
-    /// has [`close_time`](super::WebSocketSettings::close_time) for its answer. A second close has
-    /// no effect.
+    /// that is cut to 123 bytes. Messages that the peer has on their way are dropped. So is the rest
+    /// of a message [in parts](Socket::send_part), and what waits behind it. The peer has
+    /// [`close_time`](super::WebSocketSettings::close_time) for its answer. A second close has no
+    /// effect.
     ///
     /// Codes of an application are 4000 to 4999: `CloseCode::new(4001)`.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         self.session.close(self.carrier, code, reason);
     }
 
-    /// Ends the connection at once, without a close frame, and drops what is not sent. The other
-    /// side gets a reset, and the end has [`Cause::Aborted`](windlass_serve::Cause::Aborted).
+    /// Ends the connection at once, without a close frame, and drops what is not sent. The peer
+    /// gets a reset, and the end has [`Cause::Aborted`](windlass_serve::Cause::Aborted).
     pub fn abort(&mut self) {
         self.session.abort(self.carrier);
     }
 
     /// Whether more output waits than [`Limits::high`](windlass_serve::Limits::high) says, 256 KiB
-    /// by default: the other side reads more slowly than the program sends.
+    /// by default: the peer reads more slowly than the program sends.
     /// [`Peer::drained`](super::Peer::drained) follows when there is room.
     pub fn is_full(&mut self) -> bool {
         self.carrier.is_full()
     }
 
     /// No message comes from here on, until [`resume`](Socket::resume): the connection is not read,
-    /// so that the other side cannot send on. Its pings and its close frame are not seen meanwhile.
+    /// so that the peer cannot send on. Its pings and its close frame are not seen meanwhile.
     pub fn pause(&mut self) {
         self.session.pause(self.carrier);
     }
