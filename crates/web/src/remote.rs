@@ -95,7 +95,8 @@ impl Remote {
     }
 
     /// Calls [`Protocol::wake`](crate::upgrade::Protocol::wake) of a connection that has gone over
-    /// to another protocol; false if it has ended. Several calls before the callback make one. A
+    /// to another protocol, or [`Peer::wake`](crate::websocket::Peer::wake) of a WebSocket; false
+    /// if it has ended. Several calls before the callback make one. A
     /// thread that has something for the connection puts it where the callback finds it.
     ///
     /// ```

@@ -23,12 +23,15 @@ use crate::words::error::Error;
 
 impl<S: 'static> App<S> {
     /// Adds a route whose connections become [WebSockets](crate::websocket). The handler gets the
-    /// request, and returns what the program has for the connection: a [`Peer`]. With an error it
-    /// refuses the connection, by a response in the place of the 101.
+    /// request, with its fields and cookies. It returns a [`Peer`], the program's part of the
+    /// connection, or refuses by an error, which is the response in the place of the 101.
     ///
     /// A request that is none for a WebSocket does not come to the handler. It gets a 426, or a 400
     /// that says what is wrong. Pages of other hosts get a 403: see
     /// [`origins`](WebSocketSettings::origins).
+    ///
+    /// The settings are the [defaults](WebSocketSettings::new). A 101 with fields of its own is for
+    /// [`Request::websocket`].
     ///
     /// ```
     /// use windlass_web::websocket::{Message, Peer, Socket};

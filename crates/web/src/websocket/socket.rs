@@ -220,8 +220,8 @@ impl<'a> Socket<'a> {
     }
 
     /// Closes the connection behind what is sent: by a close frame with this code, and a reason
-    /// that is cut to 123 bytes. Messages that the peer has on their way are dropped. So is the rest
-    /// of a message [in parts](Socket::send_part), and what waits behind it. The peer has
+    /// that is cut to 123 bytes. Messages of the peer that are on their way are dropped. So is the
+    /// rest of a message [in parts](Socket::send_part), and what waits behind it. The peer has
     /// [`close_time`](super::WebSocketSettings::close_time) for its answer. A second close has no
     /// effect.
     ///
