@@ -34,7 +34,7 @@ in front that speaks HTTP/2 has no such limit.</p>
 
 /// The state of a loop.
 pub(crate) struct Prices {
-    /// Whether this loop makes the prices. All loops have hearers.
+    /// Whether this loop makes the prices. All loops have subscribers.
     publishes: bool,
     /// How many prices there were. All loops have it.
     count: Arc<AtomicU64>,

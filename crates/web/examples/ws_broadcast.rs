@@ -53,7 +53,7 @@ pub(crate) fn app(interval: Duration, size: usize, is_lossy: bool) -> App<Loop> 
         .websocket_with(settings, "/{*path}", |_, _| Ok::<_, Status>(Subscriber))
         .get("/counts", |_, q| {
             let totals = q.remote().totals();
-            format!("missed {}\ndisconnected {}\n", totals.lost_events, totals.slow_hearers)
+            format!("missed {}\ndisconnected {}\n", totals.lost_events, totals.slow_subscribers)
         })
         .every(interval, move |state, remote| {
             if state.publishes {

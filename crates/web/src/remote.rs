@@ -38,9 +38,9 @@ struct Shared {
     unanswered: AtomicU64,
     late: AtomicU64,
     lost_events: AtomicU64,
-    slow_hearers: AtomicU64,
+    slow_subscribers: AtomicU64,
     /// How many connections hear a topic, each topic counted.
-    hearers: AtomicIsize,
+    subscriptions: AtomicIsize,
     /// Whether a shutdown with a delay has begun.
     is_draining: AtomicBool,
     /// What the loops that have ended have counted.
@@ -84,8 +84,8 @@ impl Remote {
             unanswered: read(&self.0.unanswered),
             late: read(&self.0.late),
             lost_events: read(&self.0.lost_events),
-            slow_hearers: read(&self.0.slow_hearers),
-            hearers: u64::try_from(self.0.hearers.load(Ordering::Relaxed)).unwrap_or(0),
+            slow_subscribers: read(&self.0.slow_subscribers),
+            subscriptions: u64::try_from(self.0.subscriptions.load(Ordering::Relaxed)).unwrap_or(0),
         }
     }
 
@@ -210,20 +210,20 @@ impl Remote {
     }
 
     /// Whether any connection hears a topic.
-    pub(crate) fn has_hearers(&self) -> bool {
-        self.0.hearers.load(Ordering::Relaxed) > 0
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.0.subscriptions.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn count_hearers(&self, change: isize) {
-        self.0.hearers.fetch_add(change, Ordering::Relaxed);
+    pub(crate) fn count_subscriptions(&self, change: isize) {
+        self.0.subscriptions.fetch_add(change, Ordering::Relaxed);
     }
 
     pub(crate) fn count_lost_event(&self) {
         self.0.lost_events.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_slow_hearer(&self) {
-        self.0.slow_hearers.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_slow_subscriber(&self) {
+        self.0.slow_subscribers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_unanswered(&self) {

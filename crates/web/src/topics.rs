@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! The table knows connections by their ids, and nothing of what they speak. So one topic can have
-//! hearers of several protocols. A topic is there as long as it has a hearer.
+//! subscribers of several protocols. A topic is there as long as it has a subscriber.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum TopicCall {
 pub(crate) struct Topics {
     /// In an order that does not depend on the process, so that a seed of a simulation has one
     /// trace.
-    hearers: HashMap<Arc<str>, BTreeSet<Id>>,
+    subscribers: HashMap<Arc<str>, BTreeSet<Id>>,
     /// What connections hear that keep no list of it themselves.
     heard: BTreeMap<Id, Vec<Arc<str>>>,
 }
@@ -35,18 +35,18 @@ pub(crate) struct Topics {
 impl Topics {
     /// A connection hears a topic from now on; false if it did already.
     pub(crate) fn subscribe(&mut self, topic: &Arc<str>, id: Id) -> bool {
-        match self.hearers.get_mut(topic) {
-            Some(hearers) => hearers.insert(id),
-            None => self.hearers.entry(Arc::clone(topic)).or_default().insert(id),
+        match self.subscribers.get_mut(topic) {
+            Some(subscribers) => subscribers.insert(id),
+            None => self.subscribers.entry(Arc::clone(topic)).or_default().insert(id),
         }
     }
 
     /// A connection hears a topic no more; false if it did not.
     pub(crate) fn unsubscribe(&mut self, topic: &str, id: Id) -> bool {
-        let Some(hearers) = self.hearers.get_mut(topic) else { return false };
-        let did = hearers.remove(&id);
-        if hearers.is_empty() {
-            self.hearers.remove(topic);
+        let Some(subscribers) = self.subscribers.get_mut(topic) else { return false };
+        let did = subscribers.remove(&id);
+        if subscribers.is_empty() {
+            self.subscribers.remove(topic);
         }
         did
     }
@@ -77,8 +77,8 @@ impl Topics {
     }
 
     /// Those that hear a topic.
-    pub(crate) fn hearers(&self, topic: &str) -> impl Iterator<Item = Id> + '_ {
-        self.hearers.get(topic).into_iter().flatten().copied()
+    pub(crate) fn subscribers(&self, topic: &str) -> impl Iterator<Item = Id> + '_ {
+        self.subscribers.get(topic).into_iter().flatten().copied()
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_is_there_as_long_as_it_has_a_hearer() {
+    fn a_topic_is_there_as_long_as_it_has_a_subscriber() {
         let mut engine = Engine::<()>::new(Config::new());
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 7));
         let mut id = || engine.connect([address], ConnectOptions::default(), ()).expect("an id");
@@ -99,11 +99,11 @@ mod tests {
         let mut topics = Topics::default();
         assert!(topics.subscribe(&news, other) && topics.subscribe(&news, one));
         assert!(topics.subscribe(&prices, one) && !topics.subscribe(&prices, one));
-        assert_eq!(topics.hearers("news").collect::<Vec<_>>(), [one, other]);
+        assert_eq!(topics.subscribers("news").collect::<Vec<_>>(), [one, other]);
         assert!(topics.unsubscribe("news", one) && !topics.unsubscribe("news", one));
-        assert_eq!(topics.hearers("news").collect::<Vec<_>>(), [other]);
-        assert_eq!(topics.hearers("others").count(), 0);
+        assert_eq!(topics.subscribers("news").collect::<Vec<_>>(), [other]);
+        assert_eq!(topics.subscribers("others").count(), 0);
         assert!(topics.unsubscribe("news", other) && topics.unsubscribe("prices", one));
-        assert!(topics.hearers.is_empty(), "an empty topic takes no room");
+        assert!(topics.subscribers.is_empty(), "an empty topic takes no room");
     }
 }

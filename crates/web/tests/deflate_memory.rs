@@ -225,10 +225,10 @@ impl Peer<()> for Hears {
     fn message(&mut self, _: &mut (), _: &mut Socket<'_>, _: Message) {}
 }
 
-/// Compressed for each hearer, it would be there as often before the flush.
+/// Compressed for each subscriber, it would be there as often before the flush.
 #[test]
 fn a_publication_is_compressed_once_for_each_window() {
-    const HEARERS: usize = 60;
+    const SUBSCRIBERS: usize = 60;
     const LEN: usize = 100_000;
     for want in [Deflate::default(), Deflate::TAKEOVER] {
         let settings = WebSocketSettings::new().deflate(want).compress(6, 64);
@@ -237,7 +237,7 @@ fn a_publication_is_compressed_once_for_each_window() {
             Served::of(app.websocket_with(settings, "/", |_, _| Ok::<_, Status>(Hears)));
         let windows = ["server_max_window_bits=9", "server_max_window_bits=12"];
         let mut clients: Vec<TcpStream> =
-            (0..HEARERS).map(|at| served.open_with(windows[at % 2])).collect();
+            (0..SUBSCRIBERS).map(|at| served.open_with(windows[at % 2])).collect();
         let mut heard = vec![0; 2 * LEN];
         let published = String::from_utf8(text(LEN)).expect("a text");
         let mut publish = |served: &mut Served| {
@@ -257,7 +257,10 @@ fn a_publication_is_compressed_once_for_each_window() {
         };
         publish(&mut served); // the loop has its deflaters
         let peak = publish(&mut served);
-        println!("{want:?}: {peak} bytes for {HEARERS} hearers of {LEN} bytes");
-        assert!(peak < 6 * LEN as isize, "{peak} bytes for {HEARERS} hearers of {LEN} bytes");
+        println!("{want:?}: {peak} bytes for {SUBSCRIBERS} subscribers of {LEN} bytes");
+        assert!(
+            peak < 6 * LEN as isize,
+            "{peak} bytes for {SUBSCRIBERS} subscribers of {LEN} bytes"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Server-Sent Events: who hears them, in which form, and what becomes of slow hearers.
+//! Server-Sent Events: who hears them, in which form, and what becomes of slow subscribers.
 #![allow(missing_docs)] // a test binary has no users
 
 mod bench;
@@ -39,10 +39,10 @@ fn app(events: impl Fn(Events) -> Events + Send + Sync + 'static) -> App {
 
 /// Clients that hear.
 fn hear<D: Driver, const N: usize>(web: &mut Web<D>, request: &str) -> [Source; N] {
-    let before = web.server.remote().totals().hearers;
+    let before = web.server.remote().totals().subscriptions;
     let clients = std::array::from_fn(|_| web.ask(request.to_owned()));
     let all = before + N as u64;
-    web.until("all hear", |web| web.server.remote().totals().hearers == all);
+    web.until("all hear", |web| web.server.remote().totals().subscriptions == all);
     clients
 }
 
@@ -88,7 +88,7 @@ fn a_request_with_head_hears_nothing<T: Harness>() {
         web.ask("HEAD /prices HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     web.until_heard(client, "end");
     assert!(!web.has_heard(client, "now"));
-    assert_eq!(web.server.remote().totals().hearers, 0);
+    assert_eq!(web.server.remote().totals().subscriptions, 0);
 }
 
 fn the_first_events_come_before_those_that_are_published<T: Harness>() {
@@ -145,10 +145,10 @@ fn a_slow_client_is_ended_and_holds_up_no_other<T: Harness>() {
     let mut web = serve::<T, _>(app(|events| events));
     let slow = web.connect_deaf();
     web.say(slow, EVENTS);
-    web.until("it hears", |web| web.server.remote().totals().hearers == 1);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions == 1);
     let [quick] = hear(&mut web, EVENTS);
-    flood(&mut web, quick, |web| web.server.remote().totals().slow_hearers > 0);
-    web.until("it hears no more", |web| web.server.remote().totals().hearers == 1);
+    flood(&mut web, quick, |web| web.server.remote().totals().slow_subscribers > 0);
+    web.until("it hears no more", |web| web.server.remote().totals().subscriptions == 1);
     assert_eq!(web.server.remote().totals().lost_events, 0);
 }
 
@@ -156,11 +156,11 @@ fn a_slow_client_can_lose_events<T: Harness>() {
     let mut web = serve::<T, _>(app(Events::lossy));
     let slow = web.connect_deaf();
     web.say(slow, EVENTS);
-    web.until("it hears", |web| web.server.remote().totals().hearers == 1);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions == 1);
     let [quick] = hear(&mut web, EVENTS);
     let all = flood(&mut web, quick, |web| web.server.remote().totals().lost_events > 2);
     let totals = web.server.remote().totals();
-    assert_eq!((totals.hearers, totals.slow_hearers), (2, 0));
+    assert_eq!((totals.subscriptions, totals.slow_subscribers), (2, 0));
     web.hear(slow);
     // What was not lost is whole, and it hears again when it has caught up.
     web.until("it has caught up", |web| {
@@ -177,9 +177,9 @@ fn a_slow_client_can_lose_events<T: Harness>() {
 fn a_client_that_goes_hears_no_more<T: Harness>() {
     let mut web = serve::<T, _>(app(|events| events.subscribe("news")));
     let client = web.ask(EVENTS);
-    web.until("it hears two topics", |web| web.server.remote().totals().hearers == 2);
+    web.until("it hears two topics", |web| web.server.remote().totals().subscriptions == 2);
     web.close(client);
-    web.until("it is forgotten", |web| web.server.remote().totals().hearers == 0);
+    web.until("it is forgotten", |web| web.server.remote().totals().subscriptions == 0);
     assert!(web.server.remote().publish("prices", "nobody"));
 }
 
@@ -188,7 +188,7 @@ fn a_client_that_ends_its_side_gets_the_end<T: Harness>() {
     let [client] = hear(&mut web, EVENTS);
     web.finish(client);
     assert_eq!(body(&web.until_over(client)), chunk("data: first\n\n") + "0\r\n\r\n");
-    assert_eq!(web.server.remote().totals().hearers, 0);
+    assert_eq!(web.server.remote().totals().subscriptions, 0);
 }
 
 fn a_shutdown_ends_events<T: Harness>() {
@@ -214,7 +214,7 @@ fn a_handler_publishes<T: Harness>() {
     web.until_heard(other, "HTTP/1.1 204 ");
 }
 
-/// Each loop has its hearers.
+/// Each loop has its subscribers.
 #[test]
 fn an_event_reaches_all_loops() {
     let app = app(|events| events).loops(2).listen("127.0.0.1:0").expect("an address");
@@ -234,7 +234,7 @@ fn an_event_reaches_all_loops() {
             client
         })
         .collect();
-    assert_eq!(remote.totals().hearers, 8);
+    assert_eq!(remote.totals().subscriptions, 8);
     assert!(remote.publish("prices", "for all"));
     for client in &mut clients {
         let mut heard = vec![0; chunk("data: for all\n\n").len()];

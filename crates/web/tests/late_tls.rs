@@ -99,12 +99,12 @@ fn events_are_told<T: Harness>() {
     let (one, two) = (net.connect(), net.connect());
     net.say(one, get("/"));
     net.say(two, get("/"));
-    net.until("both hear", |_| remote.totals().hearers == 2);
+    net.until("both hear", |_| remote.totals().subscriptions == 2);
     assert!(remote.publish("prices", "17"));
     net.until_heard(one, "data: 17\n\n\r\n");
     net.until_heard(two, "data: 17\n\n\r\n");
     net.finish(one);
-    net.until("one has gone", |_| remote.totals().hearers == 1);
+    net.until("one has gone", |_| remote.totals().subscriptions == 1);
     assert!(remote.publish("prices", "18"));
     net.until_heard(two, "data: 18\n\n\r\n");
     assert!(!net.heard(one).contains("data: 18"));

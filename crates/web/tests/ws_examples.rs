@@ -105,7 +105,7 @@ fn a_slow_reader(is_lossy: bool) {
     let what = if is_lossy { "missed" } else { "disconnected" };
     web.until("the slow one is", |web| {
         let totals = web.server.remote().totals();
-        (if is_lossy { totals.lost_events } else { totals.slow_hearers }) > 0
+        (if is_lossy { totals.lost_events } else { totals.slow_subscribers }) > 0
     });
     let heard = web.heard(quick);
     let numbers = heard.match_indices("message ").map(|(at, word)| {

@@ -300,7 +300,7 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
     fn count(&mut self, is_lost: bool) {
         match is_lost {
             true => self.remote.count_lost_event(),
-            false => self.remote.count_slow_hearer(),
+            false => self.remote.count_slow_subscriber(),
         }
     }
 }

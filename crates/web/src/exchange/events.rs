@@ -36,7 +36,7 @@ impl<K: 'static> Machine<K> {
         let is_chunked = encoder.before(&mut probe, 1).is_ok() && !probe.is_empty();
         for topic in &subscription.topics {
             if self.topics.subscribe(topic, wire.id) {
-                self.remote.count_hearers(1);
+                self.remote.count_subscriptions(1);
             }
         }
         wire.engine.set_idle_timeout(wire.id, Some(subscription.keep_alive));
@@ -47,7 +47,7 @@ impl<K: 'static> Machine<K> {
     pub(super) fn hear_no_more(&mut self, id: Id, hearing: &Hearing) {
         for topic in &hearing.subscription.topics {
             if self.topics.unsubscribe(topic, id) {
-                self.remote.count_hearers(-1);
+                self.remote.count_subscriptions(-1);
             }
         }
     }
@@ -59,8 +59,8 @@ impl<K: 'static> Machine<K> {
         engine: &mut Engine<Slot<K>>,
         publication: &Publication,
     ) {
-        let mut ids = std::mem::take(&mut self.hearers);
-        ids.extend(self.topics.hearers(&publication.topic));
+        let mut ids = std::mem::take(&mut self.subscribers);
+        ids.extend(self.topics.subscribers(&publication.topic));
         for id in ids.drain(..) {
             let mut wire = Wire { engine, id };
             match wire.raw() {
@@ -71,7 +71,7 @@ impl<K: 'static> Machine<K> {
                 None => self.tell_event(&mut wire, publication),
             }
         }
-        self.hearers = ids;
+        self.subscribers = ids;
     }
 
     /// Does what callbacks have asked for, in their order.
@@ -96,12 +96,12 @@ impl<K: 'static> Machine<K> {
             TopicCall::Subscribe(id, topic) => {
                 let is_raw = engine.state(id).is_some_and(|slot| slot.raw().is_some());
                 if is_raw && self.topics.hear(topic, id) {
-                    self.remote.count_hearers(1);
+                    self.remote.count_subscriptions(1);
                 }
             }
             TopicCall::Unsubscribe(id, topic) => {
                 if self.topics.hear_no_more(&topic, id) {
-                    self.remote.count_hearers(-1);
+                    self.remote.count_subscriptions(-1);
                 }
             }
             #[cfg(feature = "websocket")]
@@ -111,7 +111,7 @@ impl<K: 'static> Machine<K> {
                 }
             }
             TopicCall::Publish(own, publication) => {
-                if self.remote.has_hearers() {
+                if self.remote.has_subscribers() {
                     self.remote.publish_elsewhere(own, &publication);
                     self.publish(program, engine, &publication);
                 }
@@ -122,7 +122,7 @@ impl<K: 'static> Machine<K> {
     /// A connection with another protocol is over: it hears no topic any more.
     pub(super) fn forget_topics(&mut self, id: Id) {
         let count = self.topics.forget(id);
-        self.remote.count_hearers(-(count as isize));
+        self.remote.count_subscriptions(-(count as isize));
     }
 
     fn tell_event(&mut self, wire: &mut Wire<'_, K>, publication: &Publication) {
@@ -143,7 +143,7 @@ impl<K: 'static> Machine<K> {
         if is_lossy {
             self.remote.count_lost_event();
         } else {
-            self.remote.count_slow_hearer();
+            self.remote.count_slow_subscriber();
             self.reset(wire);
         }
     }

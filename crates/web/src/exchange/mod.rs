@@ -240,7 +240,7 @@ pub(crate) struct Machine<K> {
     remote: Remote,
     topics: Topics,
     /// Room for the ids of those that hear a topic.
-    hearers: Vec<Id>,
+    subscribers: Vec<Id>,
     /// What goes to those that hear nothing for a while.
     comment: EventBytes,
     /// The time of this callback.
@@ -299,7 +299,7 @@ impl<K: 'static> Machine<K> {
             begun: None,
             remote,
             topics: Topics::default(),
-            hearers: Vec::new(),
+            subscribers: Vec::new(),
             comment: events::comment(),
             now: Instant::now(),
             out: Vec::with_capacity(4096),

@@ -201,7 +201,7 @@ impl BodySource for Opening {
     }
 }
 
-/// The bytes of an event, which all its hearers share.
+/// The bytes of an event, which all its subscribers share.
 #[derive(Clone)]
 pub(crate) struct EventBytes {
     /// The chunk that has it.

@@ -123,21 +123,21 @@ pub(crate) struct Publication {
 }
 
 impl Remote {
-    /// Tells something to all that hear a topic, on all loops and threads: responses of
+    /// Sends something to all subscribers of a topic, on all loops: responses of
     /// [Server-Sent Events](crate::Response::events), and WebSockets. Each loop does so in its next
-    /// turn, in the order of the calls of a thread.
+    /// turn, in the order of the calls of a thread. This call does not wait.
     ///
-    /// False if a loop has no memory for it, or is over: its hearers do not hear of it. A topic
-    /// without hearers costs nothing.
+    /// False if a loop has no memory for it, or is over: its subscribers do not get it. A topic
+    /// without subscribers costs nothing.
     pub fn publish(&self, topic: impl Into<Arc<str>>, what: impl Into<Published>) -> bool {
-        if !self.has_hearers() {
+        if !self.has_subscribers() {
             return true;
         }
         let publication = Publication { topic: topic.into(), what: Arc::new(what.into()) };
         self.post_all(None, &publication)
     }
 
-    /// Tells it to all loops but this one, which tells its own hearers at once.
+    /// Tells it to all loops but this one, which tells its own subscribers at once.
     pub(crate) fn publish_elsewhere(&self, own: usize, publication: &Publication) {
         self.post_all(Some(own), publication);
     }

@@ -168,7 +168,7 @@ impl<S> Carrier for OwnCarrier<S> {
     fn count(&mut self, is_lost: bool) {
         match is_lost {
             true => self.remote.count_lost_event(),
-            false => self.remote.count_slow_hearer(),
+            false => self.remote.count_slow_subscriber(),
         }
     }
 }

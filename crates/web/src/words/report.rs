@@ -89,11 +89,12 @@ pub struct Totals {
     /// Responses of other threads and of jobs that came when their request was over, because its
     /// client had gone, or had got a 504.
     pub late: u64,
-    /// Events that connections have lost, because they did not keep up: see
-    /// [`Events::lossy`](crate::events::Events::lossy).
+    /// Publications that connections have lost, because they did not keep up: see
+    /// [`Events::lossy`](crate::events::Events::lossy), and `WebSocketSettings::lossy`. One that
+    /// two connections lose counts twice.
     pub lost_events: u64,
-    /// Connections that were ended, because they did not keep up with their events.
-    pub slow_hearers: u64,
-    /// How many connections hear a topic now; one that hears two topics counts twice.
-    pub hearers: u64,
+    /// Connections that were ended, because they did not keep up with what was published.
+    pub slow_subscribers: u64,
+    /// How many subscriptions there are now: a connection with two topics counts twice.
+    pub subscriptions: u64,
 }

@@ -28,9 +28,9 @@ fn app(events: impl Fn(Events) -> Events + Send + Sync + 'static) -> App {
 }
 
 fn hear<D: Driver>(web: &mut Web<D>, request: &str) -> Source {
-    let before = web.server.remote().totals().hearers;
+    let before = web.server.remote().totals().subscriptions;
     let client = web.ask(request.to_owned());
-    web.until("it hears", |web| web.server.remote().totals().hearers > before);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions > before);
     client
 }
 
@@ -114,7 +114,7 @@ fn a_client_that_loses_events_decodes_the_others<T: Harness>() {
     let mut web = serve::<T, _>(app);
     let client = web.connect_deaf();
     web.say(client, EVENTS);
-    web.until("it hears", |web| web.server.remote().totals().hearers == 1);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions == 1);
     let (mut random, mut count) = (fastrand::Rng::with_seed(1), 0);
     while web.server.remote().totals().lost_events < 5 {
         assert!(web.server.remote().publish("news", noise(&mut random)));
@@ -139,16 +139,16 @@ fn a_slow_client_is_ended<T: Harness>() {
     let mut web = serve::<T, _>(app(|events| events).serve_limits(limits()));
     let client = web.connect_deaf();
     web.say(client, EVENTS);
-    web.until("it hears", |web| web.server.remote().totals().hearers == 1);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions == 1);
     let mut random = fastrand::Rng::with_seed(1);
     let mut count = 0;
-    while web.server.remote().totals().slow_hearers == 0 {
+    while web.server.remote().totals().slow_subscribers == 0 {
         assert!(web.server.remote().publish("news", noise(&mut random)));
         count += 1;
         web.run_for(T::span(0.1));
         assert!(count < 10_000, "it is not ended");
     }
-    web.until("it is over", |web| web.server.remote().totals().hearers == 0);
+    web.until("it is over", |web| web.server.remote().totals().subscriptions == 0);
 }
 
 fn a_shutdown_ends_the_body<T: Harness>() {

@@ -135,7 +135,7 @@ pub fn what_is_published_is_heard<T: Harness>() {
         ids.push(id);
     }
     let publisher = b.engine.publisher(&mut b.watcher);
-    assert_eq!(publisher.totals().hearers, 3);
+    assert_eq!(publisher.totals().subscriptions, 3);
     let (there, below) = (publisher.clone(), b.engine.remote(&mut b.watcher));
     let publishes = thread::spawn(move || {
         there.drain();
@@ -156,7 +156,7 @@ pub fn what_is_published_is_heard<T: Harness>() {
     b.reset(one);
     b.finish(two);
     b.until("two are over", |b| b.ended.len() == 2);
-    assert_eq!(publisher.totals().hearers, 1);
+    assert_eq!(publisher.totals().subscriptions, 1);
     assert!(b.until_end(two).ends_with("\r\n0\r\n\r\n"));
     // A stop ends them.
     b.engine.stop(&mut b.watcher);

@@ -154,7 +154,7 @@ fn a_client_that_goes<T: Harness>() {
         let all = [request("/ws?open=!subscribe_a", "").as_bytes(), &text(order)].concat();
         web.say(client, all);
         web.until("it is heard", |web| web.server.state().heard.len() == number + 1);
-        assert_eq!(web.server.remote().totals().hearers, 1);
+        assert_eq!(web.server.remote().totals().subscriptions, 1);
         web.close(client);
         if order == "!pause" {
             // Nobody reads it, so only the next read can tell.
@@ -163,7 +163,7 @@ fn a_client_that_goes<T: Harness>() {
         }
         web.until("its end", |web| web.server.state().ends.len() == number + 1);
         assert!(!web.server.state().ends[number].1.is_clean);
-        assert_eq!(web.server.remote().totals().hearers, 0);
+        assert_eq!(web.server.remote().totals().subscriptions, 0);
     }
 }
 
@@ -196,7 +196,7 @@ fn a_message_that_stops<T: Harness>() {
         assert!(spent >= 5 * SECOND && spent < 6 * SECOND, "{spent:?}");
         let end = &web.server.state().ends[number].1;
         assert_eq!((end.code, end.is_clean, end.cause), (None, false, Cause::TooSlow));
-        assert_eq!(web.server.remote().totals().hearers, 0);
+        assert_eq!(web.server.remote().totals().subscriptions, 0);
         assert!(web.server.budget().used() < 10_000, "{:?}", web.server.budget());
     }
     // One whose messages never end where its writes do has the time for each of them.
@@ -359,7 +359,7 @@ pub(crate) fn a_shutdown_closes_with_1001<T: Harness>() {
     let clean =
         |(_, end): &&(usize, SocketEnd)| end.is_clean && end.code == Some(CloseCode::GOING_AWAY);
     assert_eq!(ends.iter().filter(clean).count(), 2, "{ends:?}");
-    assert_eq!(web.server.remote().totals().hearers, 0);
+    assert_eq!(web.server.remote().totals().subscriptions, 0);
 }
 
 fn a_panic_at_the_shutdown_holds_up_nobody<T: Harness>() {

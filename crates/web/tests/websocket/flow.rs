@@ -236,7 +236,7 @@ fn a_panic_ends_its_connection_alone<T: Harness>() {
         other.say(&mut web, [text("!publish a told"), text("echo")].concat());
         assert_eq!(other.next(&mut web), said("told"));
         assert_eq!(other.next(&mut web), said("echo"));
-        assert_eq!(web.server.remote().totals().hearers, 1);
+        assert_eq!(web.server.remote().totals().subscriptions, 1);
     }
 }
 
@@ -257,7 +257,7 @@ fn an_abort_in_a_callback_is_the_last_one<T: Harness>() {
         assert!(state.of(number).len() <= 1, "{:?}", state.heard);
         web.until("the client's end", |web| web.client(ws.source).is_over());
         assert!(web.client(ws.source).error.is_some(), "a reset");
-        assert_eq!(web.server.remote().totals().hearers, 0);
+        assert_eq!(web.server.remote().totals().subscriptions, 0);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Loops and threads: a topic has hearers on all of them.
+//! Loops and threads: a topic has subscribers on all of them.
 
 #![cfg(unix)]
 
@@ -61,7 +61,7 @@ fn converse(running: Running, count: usize) {
         assert_eq!(caller.next(), said("ready"));
     }
     let remote = running.remote();
-    assert_eq!(remote.totals().hearers, count as u64);
+    assert_eq!(remote.totals().subscriptions, count as u64);
     for at in 0..20 {
         let by = &mut callers[at % count];
         by.say(&[text(&format!("!publish a {at}")), text("!say done")].concat());
@@ -105,7 +105,7 @@ fn converse(running: Running, count: usize) {
     }
     drop(callers);
     let report = ends.join().expect("it ends");
-    assert_eq!((report.totals.hearers, report.totals.slow_hearers), (0, 0));
+    assert_eq!((report.totals.subscriptions, report.totals.slow_subscribers), (0, 0));
     assert_eq!(report.requests.classes[0], count as u64);
 }
 

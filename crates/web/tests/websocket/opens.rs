@@ -44,7 +44,7 @@ impl Peer<Log> for Relay {
 
     fn message(&mut self, log: &mut Log, c: &mut Socket<'_>, message: Message) {
         let text = message.as_text().expect("a text").to_owned();
-        c.publish("a topic without hearers", text.clone());
+        c.publish("a topic without subscribers", text.clone());
         log.heard.push((self.0, text));
     }
 }

@@ -65,8 +65,8 @@ every_kernel_over_tls! {
     topics:
         a_callback_publishes
         threads_publish_text_and_bytes
-        a_stalled_hearer_is_ended_alone
-        a_stalled_hearer_can_lose_messages;
+        a_stalled_subscriber_is_ended_alone
+        a_stalled_subscriber_can_lose_messages;
     #[cfg(feature = "deflate")]
     compressed:
         an_offer_gets_its_answer

@@ -66,7 +66,7 @@ impl Peer<Log> for Collects {
             c.pause();
         }
         if self.publishes {
-            c.publish("a topic without hearers", "a part");
+            c.publish("a topic without subscribers", "a part");
         }
     }
 

@@ -408,7 +408,7 @@ fn check(walk: &mut Walk, cases: &mut Cases) {
         assert!(own.iter().all(|(_, end)| end.is_clean == is_clean), "{at}: {way:?} {own:?}");
     }
     let totals = walk.web.server.remote().totals();
-    assert_eq!((totals.hearers, totals.slow_hearers, totals.lost_events), (0, 0, 0));
+    assert_eq!((totals.subscriptions, totals.slow_subscribers, totals.lost_events), (0, 0, 0));
     assert_eq!(walk.web.server.budget().used(), 0);
 }
 

@@ -26,7 +26,7 @@ crate::every_kernel! {
     a_text_that_is_none_closes
     a_refused_part_comes_back_and_can_be_sent_again
     what_waits_has_a_cap
-    a_hearer_within_a_message_has_a_bound
+    a_subscriber_within_a_message_has_a_bound
     each_end_drops_the_rest
     a_close_is_answered_within_a_message
 }
@@ -198,7 +198,7 @@ pub(crate) fn whole_messages_wait_for_the_last_part<T: Harness>() {
     ws.say(&mut web, text("last d"));
     assert_eq!([ws.next(&mut web), ws.next(&mut web)], [said("cd"), said("6")]);
     let totals = web.server.remote().totals();
-    assert_eq!((totals.slow_hearers, totals.lost_events), (0, 0));
+    assert_eq!((totals.slow_subscribers, totals.lost_events), (0, 0));
     web.until("nothing is held", |web| web.server.budget().used() == 0);
 }
 
@@ -301,7 +301,7 @@ fn what_waits_has_a_cap<T: Harness>() {
     assert_eq!(refused.reason, Refusal::Cap);
 }
 
-fn a_hearer_within_a_message_has_a_bound<T: Harness>() {
+fn a_subscriber_within_a_message_has_a_bound<T: Harness>() {
     for is_lossy in [false, true] {
         let settings = WebSocketSettings::new();
         let settings = if is_lossy { settings.lossy() } else { settings };
@@ -316,16 +316,19 @@ fn a_hearer_within_a_message_has_a_bound<T: Harness>() {
         }
         let totals = web.server.remote().totals();
         if is_lossy {
-            assert_eq!((totals.slow_hearers, totals.lost_events, totals.hearers), (0, 2, 2));
+            assert_eq!(
+                (totals.slow_subscribers, totals.lost_events, totals.subscriptions),
+                (0, 2, 2)
+            );
             ws.say(&mut web, text("last b"));
             assert_eq!(ws.next(&mut web), said("ab"));
             for at in 0..6 {
                 assert!(ws.next(&mut web) == said(&format!("{at} {long}")), "{at}");
             }
         } else {
-            assert_eq!((totals.slow_hearers, totals.lost_events), (1, 0));
+            assert_eq!((totals.slow_subscribers, totals.lost_events), (1, 0));
             web.until("its end", |web| web.server.state().ends.len() == 1);
-            assert_eq!(web.server.remote().totals().hearers, 1);
+            assert_eq!(web.server.remote().totals().subscriptions, 1);
         }
         web.until("nothing is held", |web| web.server.budget().used() == 0);
     }

@@ -1,4 +1,4 @@
-//! What is published on topics: who hears it, in which order, and what becomes of slow hearers.
+//! What is published on topics: who hears it, in which order, and what becomes of slow subscribers.
 
 use std::thread;
 use std::time::Duration;
@@ -19,10 +19,10 @@ crate::every_kernel! {
     the_order_does_not_depend_on_the_cut
     threads_publish_text_and_bytes
     the_application_publishes_at_times
-    one_topic_has_hearers_of_both_protocols
+    one_topic_has_subscribers_of_both_protocols
     a_burst_ends_nobody_that_reads
-    a_stalled_hearer_is_ended_alone
-    a_stalled_hearer_can_lose_messages
+    a_stalled_subscriber_is_ended_alone
+    a_stalled_subscriber_can_lose_messages
     publications_come_between_whole_frames
     a_publisher_that_is_faster_than_all_is_bounded
 }
@@ -38,7 +38,7 @@ pub(crate) fn a_callback_publishes<T: Harness>() {
     assert_eq!(got, [said("2"), said("1"), said("3")]);
     let got: Vec<Got> = (0..3).map(|_| other.next(&mut web)).collect();
     assert_eq!(got, [said("0"), said("1"), said("3")]);
-    assert_eq!(web.server.remote().totals().hearers, 3);
+    assert_eq!(web.server.remote().totals().subscriptions, 3);
     one.say(&mut web, text("!publish a 4;!unsubscribe a;!publish a 5;!unsubscribe a;!say 6"));
     assert_eq!([one.next(&mut web), one.next(&mut web)], [said("6"), said("4")]);
     assert_eq!([other.next(&mut web), other.next(&mut web)], [said("4"), said("5")]);
@@ -47,7 +47,7 @@ pub(crate) fn a_callback_publishes<T: Harness>() {
     for (left, ws) in [(1, &mut other), (0, &mut third)] {
         ws.say(&mut web, close(1000, ""));
         assert_eq!(ws.rest(&mut web), [closed(1000)]);
-        web.until("it is forgotten", |web| web.server.remote().totals().hearers == left);
+        web.until("it is forgotten", |web| web.server.remote().totals().subscriptions == left);
     }
     one.say(&mut web, text("!publish a 9;!say end"));
     assert_eq!(one.next(&mut web), said("end"));
@@ -131,13 +131,13 @@ fn the_application_publishes_at_times<T: Harness>() {
     }
 }
 
-fn one_topic_has_hearers_of_both_protocols<T: Harness>() {
+fn one_topic_has_subscribers_of_both_protocols<T: Harness>() {
     let app =
         app(WebSocketSettings::new()).get("/events", |_, _| Response::events().subscribe("a"));
     let mut web = serve::<T, _>(app);
     let mut ws = Ws::open(&mut web, "/ws?open=!subscribe_a");
     let events = web.ask("GET /events HTTP/1.0\r\n\r\n");
-    web.until("both hear", |web| web.server.remote().totals().hearers == 2);
+    web.until("both hear", |web| web.server.remote().totals().subscriptions == 2);
     let remote = web.server.remote();
     assert!(remote.publish("a", ServerEvent::data("1").id("7")));
     assert!(remote.publish("a", vec![2]));
@@ -154,7 +154,7 @@ fn a_burst_ends_nobody_that_reads<T: Harness>() {
     let mut web = serve::<T, _>(app);
     let mut ws = Ws::open(&mut web, "/ws?open=!subscribe_a");
     let events = web.ask("GET /events HTTP/1.0\r\n\r\n");
-    web.until("both hear", |web| web.server.remote().totals().hearers == 2);
+    web.until("both hear", |web| web.server.remote().totals().subscriptions == 2);
     // All of it at once: more than may wait for a connection when a turn begins.
     let (remote, long) = (web.server.remote(), "x".repeat(2000));
     for at in 0..300 {
@@ -165,15 +165,15 @@ fn a_burst_ends_nobody_that_reads<T: Harness>() {
     }
     web.until_heard(events, "data: 299 ");
     let totals = web.server.remote().totals();
-    assert_eq!((totals.slow_hearers, totals.lost_events, totals.hearers), (0, 0, 2));
+    assert_eq!((totals.slow_subscribers, totals.lost_events, totals.subscriptions), (0, 0, 2));
 }
 
 /// A client that hears, and does not read.
 fn stalled<D: windlass::driver::Driver>(web: &mut Web<D, Log>) -> windlass::Source {
-    let before = web.server.remote().totals().hearers;
+    let before = web.server.remote().totals().subscriptions;
     let client = web.connect_deaf();
     web.say(client, request("/ws?open=!subscribe_a", ""));
-    web.until("it hears", |web| web.server.remote().totals().hearers == before + 1);
+    web.until("it hears", |web| web.server.remote().totals().subscriptions == before + 1);
     client
 }
 
@@ -194,26 +194,26 @@ fn flood<D: windlass::driver::Driver>(
     count
 }
 
-pub(crate) fn a_stalled_hearer_is_ended_alone<T: Harness>() {
+pub(crate) fn a_stalled_subscriber_is_ended_alone<T: Harness>() {
     let mut web = web::<T>();
     let client = stalled(&mut web);
     let mut quick = Ws::open(&mut web, "/ws?open=!subscribe_a");
-    flood(&mut web, &mut quick, |web| web.server.remote().totals().slow_hearers > 0);
-    web.until("it hears no more", |web| web.server.remote().totals().hearers == 1);
+    flood(&mut web, &mut quick, |web| web.server.remote().totals().slow_subscribers > 0);
+    web.until("it hears no more", |web| web.server.remote().totals().subscriptions == 1);
     let totals = web.server.remote().totals();
-    assert_eq!((totals.slow_hearers, totals.lost_events), (1, 0));
+    assert_eq!((totals.slow_subscribers, totals.lost_events), (1, 0));
     assert!(!web.server.state().end().is_clean);
     assert!(web.server.budget().used() < 1 << 20);
     web.close(client);
 }
 
-pub(crate) fn a_stalled_hearer_can_lose_messages<T: Harness>() {
+pub(crate) fn a_stalled_subscriber_can_lose_messages<T: Harness>() {
     let mut web = web_with::<T>(WebSocketSettings::new().lossy());
     let client = stalled(&mut web);
     let mut quick = Ws::open(&mut web, "/ws?open=!subscribe_a");
     let all = flood(&mut web, &mut quick, |web| web.server.remote().totals().lost_events > 2);
     let totals = web.server.remote().totals();
-    assert_eq!((totals.hearers, totals.slow_hearers), (2, 0));
+    assert_eq!((totals.subscriptions, totals.slow_subscribers), (2, 0));
     web.hear(client);
     let mut slow = Ws::of(client);
     web.until("it has caught up", |web| {
@@ -270,14 +270,14 @@ fn a_publisher_that_is_faster_than_all_is_bounded<T: Harness>() {
     let clients: Vec<_> = (0..20).map(|_| stalled(&mut web)).collect();
     let mut own = Ws::open(&mut web, "/ws");
     let (long, mut count) = ("x".repeat(10_000), 0);
-    while web.server.remote().totals().hearers > 0 {
+    while web.server.remote().totals().subscriptions > 0 {
         count += 1;
         assert!(count < 1000, "they are ended");
         own.say(&mut web, text(&format!("!publish a {long};!say ok")));
         assert_eq!(own.next(&mut web), said("ok"));
         assert!(web.server.budget().used() <= 8 << 20);
     }
-    assert_eq!(web.server.remote().totals().slow_hearers, 20);
+    assert_eq!(web.server.remote().totals().slow_subscribers, 20);
     for client in clients {
         web.close(client);
     }

@@ -21,7 +21,7 @@ crate::every_kernel! {
     a_page_can_be_answered_otherwise
     a_wrong_handshake_is_answered
     an_end_without_a_close_is_told
-    what_is_published_goes_to_all_hearers
+    what_is_published_goes_to_all_subscribers
     an_engine_that_stops_closes
     an_engine_opens_connections
     an_engine_hears_of_a_connection_that_does_not_open
@@ -335,7 +335,7 @@ fn an_end_without_a_close_is_told<T: Harness>() {
     }
 }
 
-fn what_is_published_goes_to_all_hearers<T: Harness>() {
+fn what_is_published_goes_to_all_subscribers<T: Harness>() {
     let mut scene = scene::<T>();
     let (a, b) = (scene.open(), scene.open());
     for id in [a, b] {
