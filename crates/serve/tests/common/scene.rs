@@ -196,7 +196,7 @@ macro_rules! secure_mode {
             $(#[test]
             fn $body() {
                 use $crate::common::{$harness, scene::{In, WithTls, $mode}};
-                $crate::$body::<In<$harness, WithTls<$mode>>>();
+                super::super::$body::<In<$harness, WithTls<$mode>>>();
             })*
         }
     };
@@ -212,21 +212,21 @@ macro_rules! modes {
                 $(#[test]
                 fn $body() {
                     use $crate::common::{$harness, scene::{In, Looped}};
-                    $crate::$body::<In<$harness, Looped>>();
+                    super::super::$body::<In<$harness, Looped>>();
                 })*
             }
             mod blocking {
                 $(#[test]
                 fn $body() {
                     use $crate::common::{$harness, scene::{In, Threaded}};
-                    $crate::$body::<In<$harness, Threaded>>();
+                    super::super::$body::<In<$harness, Threaded>>();
                 })*
             }
             mod mixed {
                 $(#[test]
                 fn $body() {
                     use $crate::common::{$harness, scene::{In, Mixed}};
-                    $crate::$body::<In<$harness, Mixed>>();
+                    super::super::$body::<In<$harness, Mixed>>();
                 })*
             }
         }

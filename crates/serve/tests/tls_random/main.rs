@@ -1,0 +1,14 @@
+//! Random programs with TLS in the simulation.
+#![allow(missing_docs, unreachable_pub)] // a test binary has no users
+#![cfg(feature = "ring")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../../tests/common/seeds.rs"]
+mod seeds;
+#[path = "../common/tls.rs"]
+mod tls;
+mod tls_pairs;
+mod tls_random;
+#[path = "../common/tls_two.rs"]
+mod two;
