@@ -6,8 +6,9 @@
 //!     [--trust FILE] [--protocol NAME] [--autobahn] URL
 //! ```
 //!
-//! `--trust FILE` names the certificates that servers of `wss` have to show, instead of those that
-//! the features are for. With the feature `deflate`, messages are compressed if the server agrees.
+//! `--trust FILE` has the certificate authorities that are trusted for `wss`, instead of those of
+//! the feature `webpki-roots`. With the feature `deflate`, messages are compressed if the server
+//! agrees. The connection closes at the end of the input.
 //! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and
 //! lets it write its report.
 
@@ -22,9 +23,12 @@ use windlass_web::websocket::Deflate;
 use windlass_web::websocket::{CloseCode, Message, WebSocketSettings};
 use windlass_web::windlass::{Completions, Done, Watcher};
 
+#[path = "common/autobahn.rs"]
+mod autobahn;
 #[path = "../../../examples/common/options.rs"]
 mod options;
 
+pub(crate) use autobahn::autobahn;
 use options::Options;
 
 const USAGE: &str = "websocket_client [--trust FILE] [--protocol NAME] [--autobahn] URL";
@@ -131,50 +135,5 @@ fn print(message: &Message, out: &mut impl Write) -> io::Result<()> {
     match message {
         Message::Text(text) => writeln!(out, "{text}"),
         Message::Binary(bytes) => writeln!(out, "{} bytes", bytes.len()),
-    }
-}
-
-/// Runs all cases of Autobahn's test suite.
-pub(crate) fn autobahn(
-    watcher: &mut Watcher,
-    client: &mut Client,
-    settings: &WebSocketSettings,
-    url: &str,
-) -> io::Result<()> {
-    let url = url.trim_end_matches('/');
-    let mut count = None;
-    run(watcher, client, settings, &format!("{url}/getCaseCount"), |client, socket, message| {
-        count = message.as_text().and_then(|text| text.parse::<u32>().ok());
-        client.socket(socket)?.close(CloseCode::NORMAL, "");
-        Some(())
-    })?;
-    let count = count.ok_or_else(|| io::Error::other("the server does not tell how many cases"))?;
-    println!("{count} cases");
-    for case in 1..=count {
-        let case = format!("{url}/runCase?case={case}&agent=windlass");
-        run(watcher, client, settings, &case, |client, socket, message| {
-            client.socket(socket)?.send(message).then_some(())
-        })?;
-    }
-    let report = format!("{url}/updateReports?agent=windlass");
-    run(watcher, client, settings, &report, |_, _, _| None)
-}
-
-/// Opens a connection, and calls `hear` with each message until the connection ends.
-fn run(
-    watcher: &mut Watcher,
-    client: &mut Client,
-    settings: &WebSocketSettings,
-    url: &str,
-    mut hear: impl FnMut(&mut Client, Id, Message) -> Option<()>,
-) -> io::Result<()> {
-    client.open_websocket(url, settings);
-    loop {
-        match client.wait_event(watcher)? {
-            FetchEvent::Message { socket, message } => _ = hear(client, socket, message),
-            FetchEvent::Failed { error, .. } => return Err(io::Error::other(error)),
-            FetchEvent::Closed { .. } => return Ok(()),
-            _ => {}
-        }
     }
 }

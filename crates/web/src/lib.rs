@@ -136,7 +136,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `json` (on by default) | bodies as JSON: `Request::json`, `Response::json` |
-//! | `websocket` (on by default) | WebSockets: the module `websocket` has an echo |
+//! | `websocket` (on by default) | WebSockets: see the [guide](guide#talk-over-websockets) |
 //! | `deflate` | compressed responses (`App::compress`) and messages. [Clients](client) decode both |
 //! | `http` | requests and responses as types of the crate `http` |
 //! | `tracing` | a span of the crate `tracing` for each request: see the [guide](guide#deploy) |

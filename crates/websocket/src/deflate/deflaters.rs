@@ -33,7 +33,7 @@ const PATIENCE: u64 = 64;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeflaterSettings {
-    /// From 1, the fastest, to 9, the smallest. The default is 1: a third of the others' time,
+    /// From 1, the fastest, to 9, the smallest. The default is 1: a third of the time of level 6,
     /// for a payload that is 1.4 times as large. Other values count as the nearest of these.
     pub level: u8,
     /// zlib's memory level, from 1 to 9: how much is compressed as one block. The default is 8.
@@ -223,7 +223,7 @@ impl Deflaters {
 
     /// Takes a deflater back. A message that has ended joins the history that it began with.
     ///
-    /// One that is dropped instead is another one's turn too, but its memory is freed.
+    /// A deflater that is dropped instead can be leased anew, too, but its memory is freed.
     pub fn put_back(&mut self, deflater: StreamingDeflater, history: Option<&mut History>) {
         let state = deflater.into_state();
         if let Some(history) = history {

@@ -86,7 +86,7 @@ impl Inflaters {
     /// Takes an inflater back. The text of a message that has ended joins the history that it began
     /// with.
     ///
-    /// One that is dropped instead is another one's turn too, but its memory is freed.
+    /// An inflater that is dropped instead can be leased anew, too, but its memory is freed.
     pub fn put_back(&mut self, inflater: StreamingInflater, history: Option<&mut History>) {
         let state = inflater.into_state();
         if let Some(history) = history {

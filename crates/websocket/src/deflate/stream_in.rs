@@ -49,8 +49,8 @@ pub(super) struct IncomingState {
 pub struct Inflated {
     /// Bytes of the part that are consumed.
     pub consumed: usize,
-    /// Whether the next call, with the rest of the part, makes more without further input. Without
-    /// it, all of the part is consumed; and if it was the last one, the message has ended.
+    /// Whether the next call, with the rest of the part, makes more without further input. If
+    /// false, all of the part is consumed; and if the part was the last one, the message has ended.
     pub has_more: bool,
 }
 
