@@ -8,7 +8,7 @@
 //!
 //! `--trust FILE` has the certificate authorities that are trusted for `wss`, instead of those of
 //! the feature `webpki-roots`. With the feature `deflate`, messages are compressed if the server
-//! agrees. The connection closes at the end of the input.
+//! agrees. The connection closes at the end of the input: what comes later is not printed.
 //! With `--autobahn` the server is Autobahn's test suite: the client runs all of its cases, and
 //! lets it write its report.
 
