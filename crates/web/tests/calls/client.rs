@@ -1,14 +1,9 @@
 //! A client in a loop of the program: on every driver and in the simulation.
-#![allow(missing_docs)] // a test binary has no users
-
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
 
 use std::time::Duration;
 
-use bench::{Web, serve};
-use common::{Harness, PATIENCE};
+use crate::bench::{Web, serve};
+use crate::common::{Harness, PATIENCE};
 use windlass::Completions;
 use windlass::driver::Driver;
 use windlass_web::client::{
@@ -18,7 +13,7 @@ use windlass_web::engine::Event;
 use windlass_web::serve::Config;
 use windlass_web::{App, Client, Engine, Error, Flow, Limits, Part, Response, Status};
 
-every_driver! {
+crate::every_driver! {
     a_response_comes_whole
     connections_are_used_again
     calls_beyond_the_limit_wait_in_order
@@ -475,7 +470,7 @@ const GZIP: &[u8] = b"\x1f\x8b\x08\x08\x07\x00\x00\x00\x02\xff\x6e\x61\x6d\x65\x
 mod coded {
     use super::*;
 
-    every_driver! {
+    crate::every_driver! {
         a_body_comes_decoded
     }
 

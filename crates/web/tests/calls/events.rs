@@ -1,23 +1,18 @@
 //! Server-Sent Events: who hears them, in which form, and what becomes of slow subscribers.
-#![allow(missing_docs)] // a test binary has no users
-
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use bench::{Web, body, serve};
-use common::Harness;
+use crate::bench::{Web, body, serve};
+use crate::common::Harness;
 use windlass::Source;
 use windlass::driver::Driver;
 use windlass_web::events::{Events, ServerEvent};
 use windlass_web::{App, Response};
 
-every_driver! {
+crate::every_driver! {
     all_that_hear_a_topic_get_its_events
     a_client_of_http_1_0_gets_events_without_chunks
     a_request_with_head_hears_nothing

@@ -1,21 +1,18 @@
 //! What an application does again and again.
-#![allow(missing_docs)] // a test binary has no users
 
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
-#[path = "../examples/events.rs"]
+#[path = "../../examples/events.rs"]
 mod example;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bench::serve;
-use common::Harness;
+use crate::bench::serve;
+use crate::common;
+use crate::common::Harness;
 use windlass_web::{App, Response};
 
-every_driver! {
+crate::every_driver! {
     calls_follow_after_their_periods
     a_call_publishes_to_all_that_hear
     a_panic_is_counted_and_the_calls_go_on

@@ -1,18 +1,13 @@
 //! Handlers that ask other servers: on every driver and in the simulation.
-#![allow(missing_docs)] // a test binary has no users
 
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
-
-use bench::{Web, body, serve};
-use common::Harness;
+use crate::bench::{Web, body, serve};
+use crate::common::Harness;
 use windlass::driver::Driver;
 use windlass_web::client::Fetch;
 use windlass_web::proxy::Upstream;
 use windlass_web::{App, Error, Response};
 
-every_driver! {
+crate::every_driver! {
     the_response_of_another_server_is_handed_over
     a_request_is_passed_on
 }

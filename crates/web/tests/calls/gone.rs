@@ -1,24 +1,19 @@
 //! Work for a request: it learns that nobody waits for the answer any more.
-#![allow(missing_docs)] // a test binary has no users
-
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bench::{Web, body, serve};
-use common::Harness;
+use crate::bench::{Web, body, serve};
+use crate::common::Harness;
 use windlass::driver::Driver;
 use windlass::net::SocketOption;
 use windlass_serve::jobs::Job;
 use windlass_web::answers::{GoneFlag, Later};
 use windlass_web::{App, Flow, Limits, Part, Response};
 
-every_driver! {
+crate::every_driver! {
     a_client_that_leaves_is_gone
     a_client_that_ends_its_side_is_gone_and_gets_its_answer
     the_end_of_a_client_is_noticed_where_its_connection_is_not_read

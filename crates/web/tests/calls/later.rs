@@ -1,22 +1,17 @@
 //! Answers of other threads: when they come, when they never come, and when nobody waits for them.
-#![allow(missing_docs)] // a test binary has no users
-
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use bench::{Web, body, serve};
-use common::Harness;
+use crate::bench::{Web, body, serve};
+use crate::common::Harness;
 use windlass::driver::Driver;
 use windlass_web::answers::Later;
 use windlass_web::{App, Error, Limits, Response, Status};
 
-every_driver! {
+crate::every_driver! {
     an_answer_comes_from_another_thread
     an_answer_that_is_there_at_once_goes_out_at_once
     answers_come_in_the_order_of_the_requests

@@ -1,23 +1,18 @@
 //! Bodies that another thread writes: in chunks and without, for clients that are slow, that end
 //! their side, and that go.
-#![allow(missing_docs)] // a test binary has no users
-
-mod bench;
-#[path = "../../serve/tests/common/mod.rs"]
-mod common;
 
 use std::io::{ErrorKind, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use bench::{Web, body, serve};
-use common::Harness;
+use crate::bench::{Web, body, serve};
+use crate::common::Harness;
 use windlass::driver::Driver;
 use windlass_web::answers::Writer;
 use windlass_web::serve::{Limits, Refusal};
 use windlass_web::{App, Flow, Part, Response};
 
-every_driver! {
+crate::every_driver! {
     a_thread_writes_a_body
     a_client_of_http_1_0_gets_a_body_up_to_the_end
     a_request_with_head_gets_the_head_alone

@@ -1,12 +1,10 @@
 //! Clients and handlers that do what they should not, on every driver.
-#![allow(missing_docs)] // a test binary has no users
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use common::{End, Net, statuses};
+use crate::common;
+use crate::common::{End, Net, statuses};
 use windlass_web::{App, Flow, Part, Response};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -216,7 +214,7 @@ fn resets_in_every_phase_leave_the_server_as_it_was<N: Net>() {
     }
 }
 
-every_driver! {
+crate::every_driver! {
     what_is_too_much_has_its_status
     bodies_end_where_their_heads_say
     resets_in_every_phase_leave_the_server_as_it_was

@@ -1,14 +1,12 @@
 //! Shutdowns in each stage of a connection: what is answered, how it ends, and after which time.
 //! The time is that of a simulation.
-#![allow(missing_docs)] // a test binary has no users
-
-mod common;
 
 use std::time::Duration;
 
-use common::real::Real;
-use common::simulated::{Bench, Simulated};
-use common::{End, Net, count, statuses, text};
+use crate::common;
+use crate::common::real::Real;
+use crate::common::simulated::{Bench, Simulated};
+use crate::common::{End, Net, count, statuses, text};
 use windlass::DriverKind;
 use windlass_web::{App, Flow, Part, Response};
 

@@ -1,13 +1,10 @@
 //! Handlers, hooks and jobs that do what they should not, on every driver: each answer is one that
 //! no client reads otherwise.
-#![allow(missing_docs)] // a test binary has no users
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{End, Net, halves, statuses};
+use crate::common::{End, Net, halves, statuses};
 use windlass_web::{App, Error, Flow, Part, Response, Status};
 
 fn get(path: &str) -> String {
@@ -293,7 +290,7 @@ fn requests_behind_a_response_that_is_too_long_are_not_served<N: Net>() {
     assert_eq!((end, *calls.lock().expect("no panic")), (End::Reset, 1));
 }
 
-every_driver! {
+crate::every_driver! {
     a_response_in_another_place_is_500
     requests_behind_a_response_that_is_too_long_are_not_served
     no_field_splits_a_response

@@ -1,12 +1,9 @@
 //! Hooks: who is called for what, in which order, and that the end of each request is told once.
-#![allow(missing_docs)] // a test binary has no users
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{End, Net, statuses};
+use crate::common::{End, Net, statuses};
 use windlass_web::{App, Error, Flow, Limits, Part, Response, Status, test};
 
 /// What hooks have noted, by all loops.
@@ -284,7 +281,7 @@ fn panics_of_hooks<N: Net>() {
     }
 }
 
-every_driver! {
+crate::every_driver! {
     the_order
     before_answers
     every_response_has_hooks

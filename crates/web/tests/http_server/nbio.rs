@@ -1,10 +1,8 @@
 //! What nbio's HTTP server does (nbhttp), and what it does wrong, on every driver.
 //! The inputs are those of its parser tests, each twice in a row and in random pieces.
-#![allow(missing_docs)] // a test binary has no users
 
-mod common;
-
-use common::{End, Net, halves, statuses};
+use crate::common;
+use crate::common::{End, Net, halves, statuses};
 use windlass_web::{App, Response};
 
 fn app() -> App {
@@ -108,7 +106,7 @@ fn what_it_lets_through_is_refused<N: Net>() {
     }
 }
 
-every_driver! {
+crate::every_driver! {
     inputs_of_its_parser_tests_are_answered_twice
     a_pipeline_is_answered_in_its_order
     what_it_lets_through_is_refused

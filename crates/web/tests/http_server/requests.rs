@@ -1,12 +1,9 @@
 //! A table of requests and their responses, byte by byte: whole and at every cut.
-#![allow(missing_docs)] // a test binary has no users
-
-mod common;
 
 use std::time::Duration;
 
-use common::simulated::Simulated;
-use common::{End, Net, text};
+use crate::common::simulated::Simulated;
+use crate::common::{End, Net, text};
 use windlass_web::{App, Error, Flow, Part, Response, Status};
 
 fn app() -> App {
@@ -239,6 +236,6 @@ fn the_table_in_random_pieces<N: Net>() {
     }
 }
 
-every_driver! {
+crate::every_driver! {
     the_table_in_random_pieces
 }

@@ -1,12 +1,11 @@
 //! What the codec refuses, through a server: one answer with the status, then the end, and nothing
 //! behind it is taken for a request.
-#![allow(missing_docs)] // a test binary has no users
 
-mod common;
-#[path = "../../http1/tests/common/threats.rs"]
+#[path = "../../../http1/tests/common/threats.rs"]
 mod threats;
 
-use common::{End, Net, statuses};
+use crate::common;
+use crate::common::{End, Net, statuses};
 use threats::SECRET;
 use windlass_web::App;
 
@@ -112,7 +111,7 @@ fn a_length_hides_no_request<N: Net>() {
     assert_eq!((statuses(&heard), common::halves(&heard).1), (vec![200], SECRET));
 }
 
-every_driver! {
+crate::every_driver! {
     all_33_cases_of_h1spec
     requests_that_two_servers_read_in_two_ways
     a_length_hides_no_request

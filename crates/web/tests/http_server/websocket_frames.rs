@@ -1,9 +1,6 @@
 //! Frames of WebSocket, byte by byte, on every driver.
-#![allow(missing_docs)] // a test binary has no users
 
-mod common;
-
-use common::{End, Net};
+use crate::common::{End, Net};
 use windlass_web::websocket::{Message, Peer, Socket};
 use windlass_web::{App, Status};
 
@@ -74,6 +71,6 @@ fn a_broken_message_is_nobody_elses<N: Net>() {
     }
 }
 
-every_driver! {
+crate::every_driver! {
     a_broken_message_is_nobody_elses
 }

@@ -1,21 +1,18 @@
 //! What an application allocates: nothing for a request, and few bytes for a connection.
-#![allow(missing_docs)] // a test binary has no users
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use alloc::{allocations, live_bytes};
+use crate::alloc::{allocations, live_bytes};
 use windlass::{Buf, Completions, Watcher};
 use windlass_serve::{Action, Conn, Handler, Server};
 use windlass_web::client::{Fetch, FetchEvent, FetchSettings};
 use windlass_web::proxy::Upstream;
 use windlass_web::{App, Client, Limits, Response, ServerLoop};
 
-#[path = "../../../tests/common/alloc.rs"]
-mod alloc;
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../../../../tests/common/skip.rs"]
 mod skip;
 
 const PATIENCE: Duration = Duration::from_secs(20);

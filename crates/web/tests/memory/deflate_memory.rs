@@ -1,19 +1,15 @@
 //! What compressed messages of WebSockets take: per connection, per message, and at most.
-#![allow(missing_docs)] // a test binary has no users
-#![cfg(all(feature = "websocket", feature = "deflate"))]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::alloc;
 use windlass::{Completions, Watcher};
 use windlass_web::websocket::{Deflate, Message, Peer, Socket, WebSocketSettings};
 use windlass_web::{App, ServerLoop, Status};
 use windlass_websocket::deflate::{Context, DeflaterSettings, Deflaters, Window};
 use windlass_websocket::{FrameHead, Opcode};
-
-#[path = "../../../tests/common/alloc.rs"]
-mod alloc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,17 +1,14 @@
 //! A connection with another protocol costs 16 bytes beside what takes it over, and what comes on
 //! it allocates nothing.
-#![allow(missing_docs)] // a test binary has no users
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use crate::alloc;
 use windlass::{Buf, Completions, Watcher};
 use windlass_web::upgrade::{Protocol, RawConn};
 use windlass_web::{App, ServerLoop};
-
-#[path = "../../../tests/common/alloc.rs"]
-mod alloc;
 
 struct Echo;
 

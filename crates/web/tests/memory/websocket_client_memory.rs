@@ -1,12 +1,10 @@
 //! What WebSockets in a loop of the program allocate: nothing for a message.
-#![allow(missing_docs)] // a test binary has no users
-#![cfg(feature = "websocket")]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use alloc::allocations;
+use crate::alloc::allocations;
 use windlass::net::ListenOptions;
 use windlass::{Completions, Watcher};
 use windlass_web::client::{FetchEvent, FetchSettings};
@@ -14,9 +12,6 @@ use windlass_web::engine::Event;
 use windlass_web::serve::Config;
 use windlass_web::websocket::{Message, Peer, Socket, WebSocketSettings};
 use windlass_web::{App, Client, Engine, Limits, Status};
-
-#[path = "../../../tests/common/alloc.rs"]
-mod alloc;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 1000;
