@@ -137,8 +137,8 @@ pub mod tls;
 mod words;
 
 pub use engine::Engine;
-pub use handles::remote::{Remote, Reserved};
-pub use handles::{dial::Dial, stream::Stream};
+pub use handles::{dial::Dial, remote::Remote, stream::Stream};
+pub use parts::heads::Reserved;
 pub use server::{
     Action, Closed, Conn, Context, Datagram, Detached, Handler, Running, Server, ServerLoop, serve,
 };

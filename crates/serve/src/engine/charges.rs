@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::memory::Charge;
+use crate::parts::heads::Reserved;
 use crate::parts::table::Place;
 use crate::stage::Stage;
 use crate::words::id::Id;
@@ -62,22 +63,9 @@ impl<S> Engine<S> {
         charge
     }
 
-    /// Whether a [`write`](Engine::write) of `bytes` bytes to a connection would be taken now. This
-    /// is for a program that cannot make its output twice. Any number is taken for a UDP session
+    /// Whether a [`write`](Engine::write) of `bytes` bytes to a connection would be taken now. Any
+    /// number is taken for a UDP session
     /// that lives, whose writes are datagrams.
-    ///
-    /// ```
-    /// use windlass_serve::{Engine, Id, Refusal};
-    ///
-    /// /// A cipher that has made a record has to send it.
-    /// fn send(engine: &mut Engine<u8>, id: Id, text: &[u8]) -> Result<(), Refusal> {
-    ///     engine.would_take(id, text.len())?;
-    ///     let Some(key) = engine.state_mut(id) else { return Err(Refusal::Stale) };
-    ///     let record: Vec<u8> = text.iter().map(|byte| byte ^ *key).collect();
-    ///     *key = key.wrapping_add(3);
-    ///     engine.write_slice(id, &record)
-    /// }
-    /// ```
     ///
     /// # Errors
     /// As for [`write`](Engine::write).
@@ -87,6 +75,67 @@ impl<S> Engine<S> {
             true if self.table.session(id).is_some() => Ok(()),
             true => self.check_write(id.index(), bytes),
         }
+    }
+
+    /// Keeps room for `bytes` bytes of output, as [`Remote::reserve`](crate::Remote::reserve) does
+    /// for a thread. Only the output of the connection itself counts against it, and not what is
+    /// reserved. So no thread takes the room that the loop needs, and up to twice the cap waits. It
+    /// is for output that leaves later, and for output that cannot be made twice.
+    ///
+    /// ```
+    /// use windlass_serve::{Engine, Id, Refusal};
+    ///
+    /// /// A cipher that has made a record has to send it.
+    /// fn send(engine: &mut Engine<u8>, id: Id, text: &[u8]) -> Result<(), Refusal> {
+    ///     let room = engine.reserve(id, text.len())?;
+    ///     let Some(key) = engine.state_mut(id) else { return Err(Refusal::Stale) };
+    ///     let record: Vec<u8> = text.iter().map(|byte| byte ^ *key).collect();
+    ///     *key = key.wrapping_add(3);
+    ///     engine.use_room(Some(room));
+    ///     let written = engine.write_slice(id, &record);
+    ///     engine.use_room(None);
+    ///     written
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`write`](Engine::write). A session has no room: [`Refusal::Stale`].
+    pub fn reserve(&mut self, id: Id, bytes: usize) -> Result<Reserved, Refusal> {
+        if self.table.unless_session(id).is_none() {
+            return Err(Refusal::Stale);
+        }
+        let waits = self.waiting(id).saturating_add(bytes);
+        if self.table.place(id.index()).takes_no_output() && !self.takes_answers(id.index()) {
+            return Err(Refusal::Stale);
+        }
+        let charged = u32::try_from(bytes).map_err(|_| Refusal::Cap)?;
+        if waits > self.config.limits.cap {
+            return Err(Refusal::Cap);
+        }
+        if bytes > self.memory.room && !self.memory.takes(waits, bytes, self.table.active.len()) {
+            return Err(Refusal::Memory);
+        }
+        let heads = self.table.heads();
+        heads.charge(id, charged, u32::MAX)?;
+        self.memory.budget.change(0, charged);
+        Ok(Reserved::new(&heads, &self.memory.budget, id, charged))
+    }
+
+    /// Lets writes to a connection use room that was reserved for it, until the next call: they
+    /// are not refused for the cap or for memory, up to its number of bytes. What was used before
+    /// is dropped; `None` drops it alone.
+    pub fn use_room(&mut self, room: Option<Reserved>) {
+        self.memory.used_room = room.map(|room| {
+            let left = room.bytes();
+            (room, left)
+        });
+    }
+
+    /// Whether the room that is used is for so many bytes of a connection.
+    #[inline]
+    pub(crate) fn has_room_for(&self, index: u32, len: usize) -> bool {
+        let used = self.memory.used_room.as_ref();
+        used.is_some_and(|(room, left)| len <= *left && room.id() == self.table.id(index))
     }
 
     /// Counts for each connection what its charges have changed.

@@ -182,6 +182,11 @@ impl<S> Engine<S> {
     /// Whether a connection takes so many more bytes, which count from here on.
     pub(crate) fn may_write(&mut self, index: u32, len: usize) -> Result<(), Refusal> {
         self.check_write(index, len)?;
+        if self.has_room_for(index, len)
+            && let Some((_, left)) = &mut self.memory.used_room
+        {
+            *left -= len;
+        }
         self.memory.take(len);
         Ok(())
     }
@@ -191,6 +196,9 @@ impl<S> Engine<S> {
         let (place, charged) = self.table.look(index);
         if place.takes_no_output() && !self.takes_answers(index) {
             return Err(Refusal::Stale);
+        }
+        if self.has_room_for(index, len) {
+            return Ok(());
         }
         let behind = self.files_of(index).map_or(0, |files| files.corked);
         let charged = (charged as usize).saturating_sub(behind);

@@ -11,8 +11,7 @@ use windlass::{Buf, Handle, Message};
 use crate::Engine;
 use crate::handles::threads::Threads;
 use crate::inbox::{BOOKKEEPING, Command, Shared};
-use crate::memory::Budget;
-use crate::parts::heads::Heads;
+use crate::parts::heads::Reserved;
 use crate::parts::transport::Accepted;
 use crate::words::id::Id;
 use crate::words::refused::{Refusal, Refused};
@@ -131,8 +130,8 @@ impl Remote {
 
     /// Keeps room for `bytes` bytes of output, which count for a connection as those of a
     /// [`write`](Remote::write) that its loop has not taken, until the [`Reserved`] is dropped. So
-    /// a thread can [post](Remote::post) what the loop itself is to write: the loop drops it, and
-    /// writes.
+    /// a thread can [post](Remote::post) what the loop itself is to write: the loop
+    /// [uses](Engine::use_room) it, and writes.
     ///
     /// ```
     /// use windlass::Message;
@@ -157,11 +156,12 @@ impl Remote {
     ///     type State = ();
     ///     fn message(&mut self, server: &mut Context<'_, ()>, message: Message) -> Action {
     ///         let Ok(Line { to, text, room }) = message.downcast() else { return Action::None };
-    ///         drop(room);
+    ///         server.engine().use_room(Some(room));
     ///         if let Some(mut c) = server.conn(to) {
     ///             self.0 += 1;
     ///             c.write(format!("{:06}: {text}", self.0));
     ///         }
+    ///         server.engine().use_room(None);
     ///         Action::None
     ///     }
     /// }
@@ -179,8 +179,7 @@ impl Remote {
             shared.heads.discharge(id, bytes);
             return Err(Refusal::Memory);
         }
-        let (heads, budget) = (shared.heads.clone(), shared.budget.clone());
-        Ok(Reserved { heads, budget, id, bytes })
+        Ok(Reserved::new(&shared.heads, &shared.budget, id, bytes))
     }
 
     /// How many bytes of output wait for a connection, as [`Limits::cap`](crate::Limits::cap)
@@ -402,29 +401,6 @@ impl Remote {
     pub(crate) fn of_loops(loops: impl IntoIterator<Item = Remote>) -> Remote {
         let loops = loops.into_iter().flat_map(|remote| remote.loops.to_vec()).collect();
         Remote { loops, threads: None }
-    }
-}
-
-/// Room for output of a connection: [`Remote::reserve`] makes it. It counts until it is dropped, on
-/// whatever thread.
-#[must_use = "it counts until it is dropped"]
-pub struct Reserved {
-    heads: Heads,
-    budget: Budget,
-    id: Id,
-    bytes: u32,
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.heads.discharge(self.id, self.bytes);
-        self.budget.change(self.bytes, 0);
-    }
-}
-
-impl fmt::Debug for Reserved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reserved({} bytes)", self.bytes)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The places of connections, as other threads see them.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
+use crate::memory::Budget;
 use crate::words::id::Id;
 use crate::words::refused::Refusal;
 
@@ -73,6 +75,54 @@ impl Heads {
         let chunks = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let chunk = chunks.get(index as usize / CHUNK)?;
         Some(look(&chunk[index as usize % CHUNK]))
+    }
+}
+
+/// Room for output of a connection: [`Remote::reserve`](crate::Remote::reserve) makes it for a
+/// thread, and [`Engine::reserve`](crate::Engine::reserve) for the loop. It counts until it is
+/// dropped, on whatever thread.
+#[must_use = "it counts until it is dropped"]
+pub struct Reserved {
+    heads: Heads,
+    budget: Budget,
+    id: Id,
+    bytes: u32,
+    /// What the budget counts of it.
+    memory: u32,
+}
+
+impl Reserved {
+    /// For bytes that count already.
+    pub(crate) fn new(heads: &Heads, budget: &Budget, id: Id, bytes: u32) -> Reserved {
+        Reserved { heads: heads.clone(), budget: budget.clone(), id, bytes, memory: bytes }
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
+    /// How many bytes of output it is for.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// Counts for the cap of the connection alone from here on. This is for a program that counts
+    /// the memory itself, with [`Engine::charge`](crate::Engine::charge).
+    pub fn release_memory(&mut self) {
+        self.budget.change(std::mem::take(&mut self.memory), 0);
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.heads.discharge(self.id, self.bytes);
+        self.release_memory();
+    }
+}
+
+impl fmt::Debug for Reserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reserved({} bytes)", self.bytes)
     }
 }
 

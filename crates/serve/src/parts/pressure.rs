@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::memory::{Budget, HeldByProgram};
+use crate::parts::heads::Reserved;
 use crate::words::id::Id;
 
 /// The output of a turn is charged in steps of so many bytes, or of a sixteenth of the budget if
@@ -45,6 +46,8 @@ pub(crate) struct Pressure {
     pub(crate) keepers: Vec<Id>,
     /// Connections whose streams wait for memory.
     pub(crate) waiters: Vec<Id>,
+    /// Room that writes to its connection use, and how much of it is left.
+    pub(crate) used_room: Option<(Reserved, usize)>,
 }
 
 impl Pressure {
@@ -66,6 +69,7 @@ impl Pressure {
             stopped: 0,
             keepers: Vec::new(),
             waiters: Vec::new(),
+            used_room: None,
         };
         pressure.look();
         pressure

@@ -28,6 +28,7 @@ crate::every_driver! {
     a_charge_of_a_connection_that_has_gone_counts_for_the_budget_alone
     a_dropped_engine_gives_the_input_of_its_connections_back
     room_is_kept_until_it_is_dropped
+    room_that_is_used_is_nobody_elses
 }
 
 /// The longest line.
@@ -400,5 +401,40 @@ fn room_is_kept_until_it_is_dropped<T: Harness>() {
     l.until("its end", |l| !l.ends.is_empty());
     assert_eq!(l.engine.would_take(id, 0), Err(Refusal::Stale));
     assert_eq!(remote.reserve(id, 1).expect_err("none"), Refusal::Stale);
+    assert_eq!(l.engine.budget().used(), 0);
+}
+
+/// A thread that asked between the drop of the room and the write had it, and the write none.
+fn room_that_is_used_is_nobody_elses<T: Harness>() {
+    let limits = Limits::new().marks(1000, 2000).cap(10_000).memory(1 << 20);
+    let mut l = Loop::new::<T>(Config::new().limits(limits));
+    let (_, id) = l.pair();
+    let (_, other) = l.pair();
+    let (watcher, engine) = (&mut l.watcher, &mut l.engine);
+    let remote = engine.remote(watcher);
+    let mut room = remote.reserve(id, 9000).expect("there is room");
+    assert_eq!((room.bytes(), engine.budget().used()), (9000, 9000));
+    room.release_memory();
+    assert_eq!((engine.budget().used(), remote.waiting(id)), (0, Some(9000)));
+    // The loop has its own, whatever threads have.
+    let own = engine.reserve(id, 9000).expect("there is room");
+    assert_eq!((engine.budget().used(), remote.waiting(id)), (9000, Some(18_000)));
+    assert_eq!(engine.reserve(id, 10_001).expect_err("none"), Refusal::Cap);
+    assert_eq!(engine.write_slice(id, b"more"), Err(Refusal::Cap));
+    engine.use_room(Some(own));
+    assert_eq!(engine.write_slice(other, &[0; 10_001]), Err(Refusal::Cap));
+    engine.write_slice(id, &[1; 5000]).expect("it has room");
+    engine.write(id, vec![2; 4000]).expect("it has room");
+    assert_eq!(engine.write_slice(id, &[3; 1]), Err(Refusal::Cap));
+    assert_eq!(engine.reserve(id, 1001).expect_err("its output"), Refusal::Cap);
+    engine.use_room(Some(room));
+    engine.write(id, vec![4; 9000]).expect("it has room");
+    engine.use_room(None);
+    assert_eq!(engine.write_slice(id, b"more"), Err(Refusal::Cap));
+    assert_eq!(remote.waiting(id), Some(0), "the output of the turn counts with the flush");
+    engine.abort(id);
+    engine.flush(watcher);
+    l.until("its end", |l| !l.ends.is_empty());
+    assert_eq!(l.engine.reserve(id, 1).expect_err("none"), Refusal::Stale);
     assert_eq!(l.engine.budget().used(), 0);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass::Buf;
 use windlass_serve::memory::Budget;
-use windlass_serve::{Cause, Id, Refusal, Refused};
+use windlass_serve::{Cause, Id, Refusal, Refused, Reserved};
 
 use super::App;
 use super::upgrade::{Protocol, RawConn};
@@ -235,6 +235,14 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
 
     fn would_take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.engine.would_take(self.id, bytes)
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<Reserved, Refusal> {
+        self.engine.reserve(self.id, bytes)
+    }
+
+    fn use_room(&mut self, room: Option<Reserved>) {
+        self.engine.use_room(room);
     }
 
     fn is_full(&mut self) -> bool {

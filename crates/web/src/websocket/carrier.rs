@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass::Buf;
 use windlass_serve::memory::Budget;
-use windlass_serve::{Id, Refusal, Refused};
+use windlass_serve::{Id, Refusal, Refused, Reserved};
 
 use super::loop_sockets::LoopSockets;
 use crate::remote::Remote;
@@ -17,6 +17,10 @@ pub(crate) trait Carrier {
     fn write_slice(&mut self, bytes: &[u8]) -> Result<(), Refusal>;
     /// Whether a write of so many bytes would be taken.
     fn would_take(&mut self, bytes: usize) -> Result<(), Refusal>;
+    /// Keeps room for so many bytes of output.
+    fn reserve(&mut self, bytes: usize) -> Result<Reserved, Refusal>;
+    /// Lets writes use the room, until the next call.
+    fn use_room(&mut self, room: Option<Reserved>);
     fn is_full(&mut self) -> bool;
     fn is_behind(&mut self) -> bool;
     fn pause(&mut self);

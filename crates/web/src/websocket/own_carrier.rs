@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use windlass::Buf;
 use windlass_serve::memory::Budget;
-use windlass_serve::{Engine, Id, Refusal, Refused};
+use windlass_serve::{Engine, Id, Refusal, Refused, Reserved};
 
 use super::carrier::Carrier;
 use super::loop_sockets::LoopSockets;
@@ -101,6 +101,14 @@ impl<S> Carrier for OwnCarrier<S> {
 
     fn would_take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.engine.would_take(self.now(), bytes)
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<Reserved, Refusal> {
+        self.engine.reserve(self.now(), bytes)
+    }
+
+    fn use_room(&mut self, room: Option<Reserved>) {
+        self.engine.use_room(room);
     }
 
     fn is_full(&mut self) -> bool {

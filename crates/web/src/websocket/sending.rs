@@ -3,15 +3,17 @@
 //! # Why
 //! No frame of another message comes between those of one (RFC 6455, section 5.4). So a whole
 //! message that is sent meanwhile waits for the last part, whoever sends it: the program, a topic,
-//! or another thread. It has its room before it waits, and the parts leave it that room.
+//! or another thread. It has its room before it waits, and keeps it. What waits is no reason to
+//! refuse a part: it waits for the parts.
 //!
 //! What is compressed cannot be taken back: the peer's context would lack it. So a part has its
-//! room before it is compressed, and each part is flushed, so that its room is known.
+//! room before it is compressed, and each part is flushed, so that its room is known. The room is
+//! reserved: no thread takes it meanwhile.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use windlass_serve::{Refusal, Refused};
+use windlass_serve::{Refusal, Refused, Reserved};
 #[cfg(feature = "deflate")]
 use windlass_websocket::deflate::StreamingDeflater;
 use windlass_websocket::{CloseCode, FrameHead, Kind, Opcode};
@@ -96,13 +98,13 @@ impl Session {
         part: Payload,
         place: PartPlace,
     ) -> Result<(), (Payload, Refusal)> {
-        let others = output.waiting_bytes + FrameHead::MOST;
         #[cfg(feature = "deflate")]
         if output.deflater.is_some() || place.begins && self.may_compress(part.len()) {
             let most = StreamingDeflater::most(part.len());
-            if let Err(reason) = carrier.would_take(others + most) {
-                return Err((part, reason));
-            }
+            let room = match carrier.reserve(FrameHead::MOST + most) {
+                Ok(room) => room,
+                Err(reason) => return Err((part, reason)),
+            };
             let mut out = std::mem::take(&mut carrier.sockets().out);
             out.clear();
             out.resize(FrameHead::MOST, 0);
@@ -111,7 +113,10 @@ impl Session {
                 let head = place.head(output.kind, out.len() - FrameHead::MOST);
                 let head = if place.begins { head.compressed() } else { head };
                 seal(&mut out, 0, head, self.key(carrier));
-                carrier.write_slice(&out)
+                carrier.use_room(Some(room));
+                let written = carrier.write_slice(&out);
+                carrier.use_room(None);
+                written
             });
             carrier.sockets().out = out;
             match written {
@@ -123,10 +128,13 @@ impl Session {
                 None => {}
             }
         }
-        if let Err(reason) = carrier.would_take(others + part.len()) {
-            return Err((part, reason));
+        match carrier.reserve(FrameHead::MOST + part.len()) {
+            Ok(room) => carrier.use_room(Some(room)),
+            Err(reason) => return Err((part, reason)),
         }
-        self.write_frame(carrier, place.head(output.kind, part.len()), part)
+        let written = self.write_frame(carrier, place.head(output.kind, part.len()), part);
+        carrier.use_room(None);
+        written
     }
 
     /// Whether a message whose first part has so many bytes is one to be compressed.
@@ -182,12 +190,18 @@ impl Session {
     fn end_output(&mut self, carrier: &mut dyn Carrier, mut output: UnfinishedOutput) {
         let waiting = std::mem::take(&mut output.waiting);
         self.take_back(carrier, output);
-        for one in waiting {
+        for (one, room) in waiting {
+            carrier.use_room(Some(room));
             match one {
                 SentBehind::Message(message) => _ = self.send_or_abort(carrier, message),
-                SentBehind::Published(what) => self.published(carrier, &what),
+                // Whoever was slow when it was published did not get so far.
+                SentBehind::Published(what) => match self.send_published(carrier, &what) {
+                    Ok(()) | Err(Refusal::Stale) => {}
+                    Err(_) => self.abort(carrier),
+                },
             }
         }
+        carrier.use_room(None);
     }
 
     /// Nothing more comes of a message, which has ended or not.
@@ -216,7 +230,7 @@ impl Session {
         carrier: &mut dyn Carrier,
         message: Message,
     ) -> Result<(), Refused<Message>> {
-        let waits = self.wait_behind(carrier, SentBehind::Message(message));
+        let waits = self.wait_behind(carrier, SentBehind::Message(message), None);
         waits.map_err(|(waiting, reason)| match waiting {
             SentBehind::Message(value) => Refused { value, reason },
             SentBehind::Published(_) => unreachable!("a message comes back"),
@@ -230,25 +244,31 @@ impl Session {
         carrier: &mut dyn Carrier,
         what: &Arc<Published>,
     ) -> Result<(), Refusal> {
-        let waits = self.wait_behind(carrier, SentBehind::Published(Arc::clone(what)));
+        let waits = self.wait_behind(carrier, SentBehind::Published(Arc::clone(what)), None);
         waits.map_err(|(_, reason)| reason)
     }
 
+    /// Lets something wait behind the message that is not whole, with the room that it has.
     fn wait_behind(
         &mut self,
         carrier: &mut dyn Carrier,
         waiting: SentBehind,
+        room: Option<Reserved>,
     ) -> Result<(), (SentBehind, Refusal)> {
         let output = self.extras.as_mut().and_then(|extras| extras.output.as_mut());
         let Some(output) = output.filter(|_| self.flags & IN_PARTS != 0) else {
             return Err((waiting, Refusal::Stale));
         };
-        let all = output.waiting_bytes + waiting.room();
-        if let Err(reason) = carrier.would_take(all) {
-            return Err((waiting, reason));
-        }
-        output.waiting_bytes = all;
-        output.waiting.push_back(waiting);
+        let bytes = waiting.room();
+        let room = room
+            .map_or_else(|| carrier.would_take(bytes).and_then(|()| carrier.reserve(bytes)), Ok);
+        let mut room = match room {
+            Ok(room) => room,
+            Err(reason) => return Err((waiting, reason)),
+        };
+        room.release_memory(); // it is charged here
+        output.waiting_bytes += bytes;
+        output.waiting.push_back((waiting, room));
         self.charge_output(carrier);
         Ok(())
     }
@@ -285,8 +305,14 @@ impl Session {
         let value = match value.downcast::<SendSocket>() {
             Ok(send) => {
                 let SendSocket(message, room) = *send;
-                drop(room); // from here on the message counts
+                if self.flags & IN_PARTS != 0 {
+                    // It comes back only if the connection closes.
+                    _ = self.wait_behind(carrier, SentBehind::Message(message), Some(room));
+                    return None;
+                }
+                carrier.use_room(Some(room));
                 self.send_or_abort(carrier, message);
+                carrier.use_room(None);
                 return None;
             }
             Err(value) => value,

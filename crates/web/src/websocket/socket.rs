@@ -156,8 +156,8 @@ impl<'a> Socket<'a> {
     /// - [`Refusal::Stale`]: the connection closes. The text is not UTF-8, if it has not closed
     ///   before: it does with 1007, and the peer gets nothing of the part.
     /// - [`Refusal::Cap`]: more bytes than [`Limits::cap`](windlass_serve::Limits::cap) would wait.
-    ///   What waits behind the message counts. A part that is to be compressed needs room as if it
-    ///   got an eighth longer.
+    ///   What waits behind the message does not count: it waits for this part. A part that is to be
+    ///   compressed needs room as if it got an eighth longer.
     /// - [`Refusal::Memory`]: the server has no memory for it.
     pub fn try_send_part(
         &mut self,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use windlass_serve::Reserved;
 #[cfg(feature = "deflate")]
 use windlass_websocket::deflate::StreamingDeflater;
 use windlass_websocket::{Kind, Utf8};
@@ -17,9 +18,9 @@ pub(super) struct UnfinishedOutput {
     /// What compresses it, if it is compressed.
     #[cfg(feature = "deflate")]
     pub(super) deflater: Option<StreamingDeflater>,
-    /// What leaves behind it, in its order.
-    pub(super) waiting: VecDeque<SentBehind>,
-    /// The room that this needs.
+    /// What leaves behind it, in its order, each with its room.
+    pub(super) waiting: VecDeque<(SentBehind, Reserved)>,
+    /// The room that this has.
     pub(super) waiting_bytes: usize,
 }
 

@@ -1,6 +1,7 @@
 //! Messages that are sent in parts: what the peer gets, what waits behind them, and what their
 //! connection and its loop hold for them.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::thread;
 
@@ -22,6 +23,9 @@ crate::every_kernel! {
     a_part_may_be_of_any_size
     whole_messages_wait_for_the_last_part
     what_other_threads_send_waits
+    a_thread_is_refused_before_its_connection_ends
+    what_waits_holds_up_no_part
+    what_was_taken_is_not_lost_when_the_peer_falls_behind
     a_text_may_be_cut_anywhere
     a_text_that_is_none_closes
     a_refused_part_comes_back_and_can_be_sent_again
@@ -38,6 +42,7 @@ struct Log {
     prepared: Option<Arc<Published>>,
     /// Parts, and messages, that came back.
     refused: usize,
+    told: usize,
     ends: Vec<SocketEnd>,
 }
 
@@ -125,6 +130,16 @@ impl Peer<Log> for Sends {
                 order(c, log, word, rest);
             }
         }
+    }
+
+    fn told(&mut self, log: &mut Log, c: &mut Socket<'_>, value: Box<dyn Any + Send>) {
+        self.left.clear();
+        let orders = value.downcast::<&str>().expect("orders");
+        for one in orders.split(';') {
+            let (word, rest) = one.split_once(' ').unwrap_or((one, ""));
+            order(c, log, word, rest);
+        }
+        log.told += 1;
     }
 
     fn drained(&mut self, log: &mut Log, c: &mut Socket<'_>) {
@@ -232,6 +247,64 @@ pub(crate) fn what_other_threads_send_waits<T: Harness>() {
     sender.send("again").expect("there is room");
     assert_eq!(ws.next(&mut web), said("again"));
     web.until("nothing is held", |web| web.server.budget().used() == 0);
+}
+
+/// A thread was told that there is room, and the loop ended the connection because there was none.
+fn a_thread_is_refused_before_its_connection_ends<T: Harness>() {
+    let mut web = serve::<T, _>(app(WebSocketSettings::new()).serve_limits(small_cap()));
+    let mut ws = Ws::open(&mut web, "/ws");
+    ws.say(&mut web, [text("part a"), frame(PING, b"")].concat());
+    assert_eq!(ws.next(&mut web), Got::Pong(Vec::new()));
+    let sender = web.server.state().senders[0].clone();
+    let mut sent = 0;
+    for _ in 0..5 {
+        while sender.send(format!("{sent} {}", "t".repeat(3000))).is_ok() {
+            sent += 1;
+        }
+        ws.say(&mut web, [frame(PING, b"1"), frame(PING, b"2")].concat());
+        assert_eq!(ws.next(&mut web), Got::Pong(b"1".to_vec()));
+        assert_eq!(ws.next(&mut web), Got::Pong(b"2".to_vec()));
+    }
+    assert!((18..22).contains(&sent), "{sent}");
+    ws.say(&mut web, text("last b"));
+    assert_eq!(ws.next(&mut web), said("ab"));
+    for at in 0..sent {
+        assert!(ws.next(&mut web) == said(&format!("{at} {}", "t".repeat(3000))), "{at}");
+    }
+    web.until("nothing is held", |web| web.server.budget().used() == 0);
+}
+
+/// It waits for the parts. So a program whose parts were refused for it waited without end.
+fn what_waits_holds_up_no_part<T: Harness>() {
+    let mut web = serve::<T, _>(app(WebSocketSettings::new()).serve_limits(small_cap()));
+    let mut ws = Ws::open(&mut web, "/ws");
+    let (more, last) = ("p".repeat(20_000), "q".repeat(20_000));
+    ws.say(&mut web, text("part a;many"));
+    ws.say(&mut web, text(&format!("part {more};last {last}")));
+    assert!(ws.next(&mut web) == said(&format!("a{more}{last}")));
+    for at in 0..web.server.state().refused {
+        assert!(ws.next(&mut web) == said(&format!("{at} {}", "m".repeat(1000))), "{at}");
+    }
+    web.until("nothing is held", |web| web.server.budget().used() == 0);
+}
+
+/// A prepared message that has waited was dropped like a publication that comes too late.
+fn what_was_taken_is_not_lost_when_the_peer_falls_behind<T: Harness>() {
+    let settings = WebSocketSettings::new().lossy();
+    let mut web = serve::<T, _>(app(settings).serve_limits(small_cap()));
+    let client = web.connect_deaf();
+    web.say(client, [request("/ws", "").into_bytes(), text("long 30000000 15000")].concat());
+    web.until("it is refused", |web| web.server.state().refused > 0);
+    web.server.state().refused = 0;
+    let id = web.server.state().senders[0].id();
+    let told = web.server.remote().tell(id, "prepared;last end;say next");
+    assert!(told);
+    web.until("it is done", |web| web.server.state().told > 0);
+    web.hear(client);
+    let mut ws = Ws::of(client);
+    assert!(matches!(ws.next(&mut web), Got::Binary(data) if data.ends_with(b"end")));
+    assert_eq!([ws.next(&mut web), ws.next(&mut web)], [said("prepared"), said("next")]);
+    assert_eq!(web.server.remote().totals().lost_events, 0);
 }
 
 fn a_text_may_be_cut_anywhere<T: Harness>() {

@@ -10,7 +10,7 @@ use windlass_web::websocket::{CloseCode, Message, Peer, Socket, SocketEnd, Socke
 use windlass_web::{App, Status};
 
 use crate::bench::serve;
-use crate::client::{BINARY, Got, Ws, close, closed, frame, said, text};
+use crate::client::{BINARY, Got, Ws, close, closed, frame, request, said, text};
 use crate::common::Harness;
 
 crate::every_kernel! {
@@ -20,6 +20,7 @@ crate::every_kernel! {
     a_thread_tells_values
     a_client_that_does_not_read_has_a_cap
     a_prepared_message_is_sent_to_many
+    what_a_thread_has_room_for_is_sent
 }
 
 struct Log {
@@ -28,6 +29,9 @@ struct Log {
     told: Vec<u32>,
     ends: Vec<SocketEnd>,
 }
+
+/// More than half of the cap, and more than what the system takes at once.
+const BOTH: usize = 10 << 20;
 
 struct Echo;
 
@@ -39,6 +43,13 @@ impl Peer<Log> for Echo {
     fn message(&mut self, log: &mut Log, c: &mut Socket<'_>, message: Message) {
         match message.as_text() {
             Some("prepared") => _ = c.send_prepared(&log.prepared),
+            Some("both") => {
+                // What the loop has written in this turn is not known to a thread.
+                let sender = c.sender();
+                assert!(c.send(vec![1; BOTH]));
+                let thread = thread::spawn(move || sender.send(vec![2; BOTH]).is_ok());
+                assert!(thread.join().expect("it sends"));
+            }
             Some("close") => c.close(CloseCode::NORMAL, ""),
             _ => _ = c.send(message),
         }
@@ -169,4 +180,18 @@ fn a_prepared_message_is_sent_to_many<T: Harness>() {
         ws.say(&mut web, close(1000, ""));
         assert!(ws.rest(&mut web).is_empty());
     }
+}
+
+/// Its room was given back before the loop wrote, which found that there was none.
+fn what_a_thread_has_room_for_is_sent<T: Harness>() {
+    let limits = ServeLimits::new().cap(16 << 20);
+    let mut web = serve::<T, _>(app().serve_limits(limits));
+    let client = web.connect_deaf();
+    web.say(client, [request("/ws", "").into_bytes(), text("both")].concat());
+    web.run_for(T::span(0.1));
+    web.hear(client);
+    let mut ws = Ws::of(client);
+    assert!(ws.next(&mut web) == Got::Binary(vec![1; BOTH]));
+    assert!(ws.next(&mut web) == Got::Binary(vec![2; BOTH]));
+    web.until("nothing is held", |web| web.server.budget().used() == 0);
 }
