@@ -14,7 +14,7 @@ use crate::parts::text::Text;
 pub(crate) const SMALL: usize = 2048;
 
 /// Memory for copied bytes that an active part keeps for its next use.
-pub(crate) const KEPT: usize = 16 << 10;
+pub(crate) const KEPT: usize = 32 << 10;
 
 /// Text of so many bytes in two buffers is not put together: a copy of it takes longer than the
 /// allocation that the library makes for two parts.
