@@ -47,9 +47,10 @@ const SCRIPT: [(&str, &str); 9] = [
 ];
 
 /// A connection at either end. An upgrade leaves nothing of it but who the client is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Talk {
     input: Input,
+    lines: Lines,
     /// Whether the client has said hello, and whether it sends the text of a mail.
     is_greeted: bool,
     sends_text: bool,
@@ -57,9 +58,20 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
+    fn of(client: Option<Client>) -> Talk {
+        let (input, lines) = (Input::new(), Lines::new(LINE));
+        Talk { input, lines, is_greeted: false, sends_text: false, client }
+    }
+
     /// That of the client.
     pub(crate) fn client() -> Talk {
-        Talk { client: Some(Client::default()), ..Talk::default() }
+        Talk::of(Some(Client::default()))
+    }
+}
+
+impl Default for Talk {
+    fn default() -> Talk {
+        Talk::of(None)
     }
 }
 
@@ -192,7 +204,8 @@ impl Handler for Mail {
     fn data(&mut self, c: &mut Conn<'_, Talk>, data: Buf) -> Action {
         c.state().input.push(data);
         loop {
-            let line = match c.state().input.next(&mut Lines::new(LINE)) {
+            let Talk { input, lines, .. } = c.state();
+            let line = match input.next(lines) {
                 Ok(Some(line)) => String::from_utf8_lossy(&line).into_owned(),
                 Ok(None) => return Action::None,
                 Err(_) => return Action::Close, // too long
@@ -207,7 +220,7 @@ impl Handler for Mail {
 
     fn upgraded(&mut self, c: &mut Conn<'_, Talk>) -> Action {
         let client = c.state().client.take();
-        *c.state() = Talk { client, ..Talk::default() };
+        *c.state() = Talk::of(client);
         if c.state().client.is_some() {
             self.say(c, "EHLO client");
         }

@@ -137,4 +137,9 @@ impl<const N: usize> Decoder for Delimited<N> {
         (self.seen, self.matched) = (0, 0);
         Ok(Scan::Frame { taken: at, head: 0, trail: self.trail })
     }
+
+    #[inline]
+    fn is_new(&self) -> bool {
+        self.seen == 0
+    }
 }

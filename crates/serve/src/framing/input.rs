@@ -136,27 +136,32 @@ impl Input {
     ///
     /// struct Lengths;
     /// impl Handler for Lengths {
-    ///     type State = Input;
-    ///     fn opened(&mut self, c: &mut Conn<'_, Input>, _: Origin) -> Action {
-    ///         let charge = c.hold(0);
-    ///         c.state().charge_to(charge);
+    ///     type State = Option<(Input, Lines)>;
+    ///     fn opened(&mut self, c: &mut Conn<'_, Self::State>, _: Origin) -> Action {
+    ///         let mut input = Input::new();
+    ///         input.charge_to(c.hold(0));
+    ///         *c.state() = Some((input, Lines::new(1 << 20)));
     ///         Action::None
     ///     }
-    ///     fn data(&mut self, c: &mut Conn<'_, Input>, data: Buf) -> Action {
-    ///         c.state().push(data);
-    ///         loop {
-    ///             let len = match c.state().next(&mut Lines::new(1 << 20)) {
+    ///     fn data(&mut self, c: &mut Conn<'_, Self::State>, data: Buf) -> Action {
+    ///         let Some((input, _)) = c.state() else { return Action::Close };
+    ///         input.push(data);
+    ///         while let Some((input, lines)) = c.state() {
+    ///             let len = match input.next(lines) {
     ///                 Ok(Some(line)) => line.len(),
     ///                 Ok(None) => return Action::None, // the rest counts for this connection
     ///                 Err(_) => return Action::Close,
     ///             };
     ///             c.write(format!("{len}\n"));
     ///         }
+    ///         Action::None
     ///     }
     ///     // Only for a server with threads, from which connections move.
-    ///     fn moved(&mut self, c: &mut Conn<'_, Input>, _from: Id) -> Action {
+    ///     fn moved(&mut self, c: &mut Conn<'_, Self::State>, _from: Id) -> Action {
     ///         let charge = c.hold(0);
-    ///         c.state().charge_to(charge);
+    ///         if let Some((input, _)) = c.state() {
+    ///             input.charge_to(charge);
+    ///         }
     ///         Action::None
     ///     }
     /// }
@@ -191,8 +196,10 @@ impl Input {
     /// Takes out the next frame that `decoder` finds; `None` if no whole frame is left. The frame
     /// is consumed, even if the program only drops it.
     ///
-    /// The decoder must be the same one in all calls, because it remembers what it has seen of an
-    /// incomplete frame. To go on with another one, call [`rescan`](Input::rescan) first.
+    /// Use the same decoder in all calls, because it remembers what it has seen of an incomplete
+    /// frame. A [new](Decoder::is_new) one sees all bytes of this frame again: a frame that comes
+    /// byte by byte takes time by the square of its length then. To go on with one that is neither,
+    /// call [`rescan`](Input::rescan) first.
     ///
     /// # Errors
     /// The decoder's. Nothing is consumed, and the next call fails in the same way: behind a wrong
@@ -203,6 +210,9 @@ impl Input {
     #[inline]
     pub fn next<D: Decoder>(&mut self, decoder: &mut D) -> Result<Option<Frame<'_>>, D::Error> {
         self.forget_handed_out();
+        if (self.scanned > self.start || !self.tail.is_empty()) && decoder.is_new() {
+            self.rescan();
+        }
         loop {
             let bytes = &self.front[self.scanned..];
             if bytes.is_empty() {

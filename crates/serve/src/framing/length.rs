@@ -192,6 +192,11 @@ impl Decoder for Prefixed {
         *self = next;
         Ok(found)
     }
+
+    #[inline]
+    fn is_new(&self) -> bool {
+        self.seen == 0
+    }
 }
 
 /// The bytes of a length prefix, as [`Prefixed::head`] makes them.

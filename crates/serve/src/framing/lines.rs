@@ -102,4 +102,9 @@ impl Decoder for Lines {
         (self.seen, self.after_cr) = (0, false);
         Ok(Scan::Frame { taken: here + 1, head: 0, trail: 1 + carriage_return })
     }
+
+    #[inline]
+    fn is_new(&self) -> bool {
+        self.seen == 0
+    }
 }

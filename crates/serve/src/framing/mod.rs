@@ -62,7 +62,8 @@ pub use lines::{Ending, Lines};
 /// Finds the end of a frame in bytes that arrive in pieces.
 ///
 /// A decoder sees each byte of a frame once, and keeps its own state between calls. So the work
-/// does not grow with the number of pieces. A format of your own implements this trait:
+/// does not grow with the number of pieces. Keep it beside the [`Input`]. A format of your own
+/// implements this trait:
 ///
 /// ```
 /// use windlass_serve::framing::{Decoder, Input, Scan};
@@ -104,6 +105,15 @@ pub trait Decoder {
     /// The bytes are not of this format. The decoder stays as it was: the same bytes yield the same
     /// error again.
     fn scan(&mut self, bytes: &[u8]) -> Result<Scan, Self::Error>;
+
+    /// Whether it has seen no byte of the next frame, as one that was just made. If the input has
+    /// shown a part of this frame to another decoder, it shows that part again to a new one.
+    ///
+    /// The default says false: a program that uses several such decoders for one frame gets wrong
+    /// frames.
+    fn is_new(&self) -> bool {
+        false
+    }
 }
 
 /// The result of a [`Decoder`].

@@ -125,12 +125,33 @@ fn hear<D: Decoder>(
     (Heard { frames, end }, input)
 }
 
+/// What is heard with a new decoder in each call, after each piece.
+fn hear_anew<D: Decoder>(new: impl Fn() -> D, pieces: Vec<Buf>) -> (Heard<D::Error>, Input) {
+    let (mut input, mut frames) = (Input::new(), Vec::new());
+    let mut end = Ok(());
+    for piece in pieces {
+        input.push(piece);
+        end = loop {
+            match input.next(&mut new()) {
+                Ok(Some(frame)) => frames.push(frame.to_vec()),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+    }
+    let end = end.map(|()| input.len());
+    (Heard { frames, end }, input)
+}
+
 /// However `bytes` are cut, the decoder finds what it finds in the whole, which is `expected`.
 fn check<D>(new: impl Fn() -> D, bytes: &[u8], cuts: &[usize], expected: &Heard<D::Error>)
 where
     D: Decoder<Error: Debug + PartialEq>,
 {
     for how in WAYS {
+        let (heard, input) = hear_anew(&new, pieces(bytes, cuts, how));
+        assert_eq!(&heard, expected, "{how:?} with new decoders at {cuts:?}");
+        assert!(heard.end != Ok(0) || input.held_bytes() == 0, "an empty input keeps nothing");
         for when in [When::Each, When::One, When::Last] {
             for owned in [false, true] {
                 let pieces = pieces(bytes, cuts, how);
