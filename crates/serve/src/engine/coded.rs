@@ -16,7 +16,7 @@ use crate::engine::events::Pending;
 use crate::log::LogEvent;
 use crate::parts::cipher::{Session, SessionState};
 use crate::parts::files::{AHEAD, PIECE};
-use crate::parts::table::{CODED, ENDED, FULL, HELD};
+use crate::parts::table::{CODED, ENDED, HELD};
 use crate::parts::text::Text;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -36,7 +36,7 @@ impl<S: Default> Engine<S> {
         let place = self.table.place(index);
         // Behind `close_notify`. If the read has ended, the clock of the half-closed begins. Or the
         // connection closes: then nothing in its input, nor its end, keeps it from its output.
-        if place.flags & ENDED != 0 || place.is_over() {
+        if place.flags & ENDED != 0 || self.takes_no_data(index) {
             return None;
         }
         if self.table.place(index).stage == Stage::Handshake {
@@ -147,7 +147,7 @@ impl<S> Engine<S> {
                 return false;
             }
         }
-        if self.table.place(index).flags & FULL != 0 {
+        if self.is_marked_full(index) {
             // It may be full of what was written before an upgrade, of which nothing waits.
             let queued = watcher.queued_bytes(source).unwrap_or(0);
             self.wait_for_output(watcher, index, queued, queued);

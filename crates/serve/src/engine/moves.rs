@@ -12,7 +12,7 @@ use crate::inbox::Command;
 use crate::log::LogEvent;
 use crate::parts::deadlines::Kind;
 use crate::parts::moves::{Departed, Move, Moved, Owed, Pack, Parts};
-use crate::parts::table::{CODED, CONNECTING, ENDED, FULL, HELD, PAUSED, WOKEN};
+use crate::parts::table::{CODED, CONNECTING, ENDED, HELD, PAUSED, WOKEN};
 use crate::stage::{Stage, Step};
 use crate::words::cause::Cause;
 use crate::words::id::Id;
@@ -156,8 +156,9 @@ impl<S> Engine<S> {
     /// A connection has left. Its place still says what it is owed.
     pub(crate) fn note_owed(&mut self, id: Id) {
         let flags = self.table.place(id.index()).flags;
+        let is_full = self.is_marked_full(id.index());
         if let Some(owed) = self.owed(id) {
-            owed.drained |= flags & FULL != 0;
+            owed.drained |= is_full;
             owed.wake |= flags & WOKEN != 0;
         }
     }

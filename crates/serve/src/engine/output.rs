@@ -9,9 +9,7 @@ use crate::engine::Engine;
 use crate::engine::events::Pending;
 use crate::parts::idle::IdleClock;
 use crate::parts::output::{LARGE, SMALL};
-use crate::parts::table::{
-    ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, FULL, NIL, TIMED,
-};
+use crate::parts::table::{ABORT, Active, CODED, CONNECTING, DIRTY, FINISHING, FRESH, NIL, TIMED};
 use crate::parts::writer::Writer;
 use crate::stage::Stage;
 use crate::words::cause::Cause;
@@ -242,25 +240,6 @@ impl<S> Engine<S> {
         }
         let queued = self.table.active_of(id.index()).map_or(0, |active| active.in_memory());
         queued + self.corked(id.index())
-    }
-
-    /// Whether a connection has so much output that [`Event::Drained`](crate::Event::Drained) will
-    /// follow: more than [`Limits::high`](crate::Limits::high) bytes wait, or have waited since the
-    /// last one, or [`Limits::files`](crate::Limits::files) files wait. A program that makes data
-    /// without end stops here. False for a stale id, and for a session.
-    pub fn is_full(&mut self, id: Id) -> bool {
-        let Some(place) = self.table.unless_session(id) else { return false };
-        let limits = self.config.limits;
-        place.flags & FULL != 0
-            || self.waiting(id) > limits.high
-            || self.waiting_files(id) >= limits.files
-    }
-
-    /// Whether a connection does not keep up: as [`is_full`](Engine::is_full), but what was written
-    /// in this turn does not count, however much it is: no peer could have read it yet. A program
-    /// that tells the same to many ends or skips such a connection.
-    pub fn is_behind(&self, id: Id) -> bool {
-        self.table.unless_session(id).is_some_and(|place| place.flags & FULL != 0)
     }
 
     /// Sends the output of this turn, and carries out the program's requests: pauses, closes,
@@ -497,26 +476,26 @@ impl<S> Engine<S> {
         let limits = self.config.limits;
         let (source, token) = (self.table.place(index).source, self.token(index));
         let place = self.table.place_mut(index);
-        let was_full = place.flags & FULL != 0;
         // The output of a handshake is not the program's, which does not know the connection yet.
         let is_hidden = place.stage == Stage::Handshake && !self.is_upgrading(index);
+        let was_full = self.is_marked_full(index);
         if !is_hidden && self.is_full_with(index, most.max(queued), limits.high, limits.files - 1) {
             self.fill(index);
         }
-        let flags = self.table.place(index).flags;
+        let (flags, is_full) = (self.table.place(index).flags, self.is_marked_full(index));
         if queued == 0 {
             let ends = self.table.place(index).stage >= Stage::Leaving;
             let is_idle = |active: &mut Active| active.idle != IdleClock::Elsewhere;
             if !ends && !self.table.active_of(index).is_some_and(is_idle) {
                 self.unsweep(index);
             }
-            if flags & FULL != 0 && !self.table.is_draining(index) {
+            if is_full && !self.table.is_draining(index) {
                 // The wait for less output was refused, or is not needed at all.
                 self.drained(watcher, index);
             }
             return;
         }
-        let mut mark = if flags & FULL != 0 { limits.low } else { 0 };
+        let mut mark = if is_full { limits.low } else { 0 };
         if let Some(files) = self.files_of(index) {
             mark = files.mark();
             // The completion of the file says that it is sent, or read: no buffer moves before. The
@@ -532,7 +511,7 @@ impl<S> Engine<S> {
             let active = self.activate(index);
             (active.is_draining, active.drain) = (drain.is_some(), drain);
         } else if !was_full
-            && flags & FULL != 0
+            && is_full
             && let Some(drain) = self.table.active_of(index).and_then(|active| active.drain.take())
         {
             // This wait is for the end of the output. When it is cancelled, a wait for the mark
@@ -576,15 +555,6 @@ impl<S> Engine<S> {
         }
     }
 
-    /// The reads of a connection stop: too much output waits for it.
-    fn fill(&mut self, index: u32) {
-        let place = self.table.place_mut(index);
-        if place.flags & FULL == 0 {
-            place.flags |= FULL;
-            self.note_reads(index);
-        }
-    }
-
     /// Little output waits for a connection.
     pub(crate) fn drained<D: Driver>(&mut self, watcher: &mut Watcher<D>, index: u32) {
         self.note_full(index);
@@ -609,11 +579,10 @@ impl<S> Engine<S> {
             return;
         }
         let limits = self.config.limits;
-        if self.table.place(index).flags & FULL != 0
+        if self.is_marked_full(index)
             && !self.is_full_with(index, queued, limits.low, limits.files / 2)
         {
-            self.table.place_mut(index).flags &= !FULL;
-            self.note_reads(index);
+            self.mark_room(index);
             self.told.pending.push_back(Pending::Drained(self.table.id(index)));
         }
         if queued == 0

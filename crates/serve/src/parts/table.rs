@@ -80,6 +80,15 @@ pub(crate) const POLLED: u8 = 1 << 3;
 /// In `Active::keeps`: the event of that end is on its way, without a poll.
 pub(crate) const DUE: u8 = 1 << 4;
 
+/// In `Active::keeps`: it is read although too many bytes of output wait for it.
+pub(crate) const HEARS: u8 = 1 << 5;
+/// In `Active::keeps`: so many bytes wait. It stands in the place of `FULL`, which stops reads.
+pub(crate) const FILLED: u8 = 1 << 6;
+
+/// In `Active::keeps`: a write of it has failed, and it is aborted for that alone. What was read
+/// meanwhile is still told.
+pub(crate) const BROKEN: u8 = 1 << 7;
+
 /// Its reads are to stop.
 pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED;
 
@@ -524,6 +533,11 @@ impl<S> Table<S> {
     pub(crate) fn active_of(&mut self, index: u32) -> Option<&mut Active> {
         let at = self.place(index).active;
         self.active.get_mut(at as usize).map(|active| &mut **active)
+    }
+
+    /// The `Active::keeps` of a connection; none if it has no active part.
+    pub(crate) fn keeps(&self, index: u32) -> u8 {
+        self.active.get(self.place(index).active as usize).map_or(0, |active| active.keeps)
     }
 
     /// Whether a wait for the end of a connection's output is in flight.

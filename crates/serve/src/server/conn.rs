@@ -269,6 +269,11 @@ impl<S> Conn<'_, S> {
         self.engine.is_full(self.id())
     }
 
+    /// Sets whether the connection is read although it is full: see [`Engine::read_when_full`].
+    pub fn read_when_full(&mut self, on: bool) -> bool {
+        self.engine.read_when_full(self.id(), on)
+    }
+
     /// Moves the connection from a thread of its own to a loop, after its waiting output is sent:
     /// for a connection that will be idle for long, or was upgraded. False if a loop serves it
     /// already, if it closes, has shut down its output, or has a [`Stream`].
