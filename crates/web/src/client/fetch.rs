@@ -140,6 +140,10 @@ impl Fetch {
     /// once: it is not sent again on another connection, and redirects that keep the body are not
     /// followed.
     ///
+    /// A server may respond before it has read all of the body, for example with a 413. Then the
+    /// request is over when this response is whole: it is the outcome, the source is dropped, and
+    /// the connection is closed.
+    ///
     /// [`Response::stream`]: crate::Response::stream
     pub fn stream(
         mut self,

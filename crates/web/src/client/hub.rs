@@ -247,6 +247,7 @@ impl Hub {
                 let written = write(&mut call.sender, &mut self.out);
                 if let Some(link) = &mut self.links[number as usize] {
                     link.write(engine, &self.out);
+                    link.hear(engine);
                 }
                 written
             }
@@ -271,11 +272,14 @@ impl Hub {
 
     /// Sends bytes through a tunnel.
     pub(crate) fn pass<S>(&mut self, engine: &mut Engine<S>, call: CallId, data: Buf) {
-        if let Some(id) = self.id_of(call)
+        let number = self.live(call).and_then(|call| call.link);
+        let Some(link) = number.and_then(|number| self.link(number)) else { return };
+        if let Some(id) = link.id
             && engine.write(id, data).is_err()
         {
             engine.abort(id);
         }
+        link.hear(engine);
     }
 
     /// Ends this side of a tunnel, behind what is written.
@@ -351,6 +355,7 @@ impl Hub {
         if link.is_limited {
             engine.limit(id, None, 0);
         }
+        engine.read_when_full(id, false);
         Some((id, link.input.take(), link.is_at_end))
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Link {
     pub(super) has_drained: bool,
     /// Whether its caller does not want to read.
     pub(super) is_paused: bool,
+    /// Whether it is full, and read all the same.
+    pub(super) hears: bool,
     /// Whether it is a tunnel: its bytes are no responses any more.
     pub(super) is_tunnel: bool,
     /// Whether the time of its call is limited.
@@ -76,6 +78,7 @@ impl Link {
             is_at_end: false,
             has_drained: false,
             is_paused: false,
+            hears: false,
             is_tunnel: false,
             is_limited: false,
             is_leaving: false,
@@ -96,6 +99,23 @@ impl Link {
     /// Whether nothing has gone wrong, and a further request may follow.
     pub(super) fn can_go_on(&self) -> bool {
         self.keeps && self.input.is_empty() && self.id.is_some() && !self.is_at_end
+    }
+
+    /// Whether its server has not taken all of the request: it may never do so, if it has responded
+    /// already.
+    pub(super) fn is_sending<S>(&self, engine: &mut Engine<S>) -> bool {
+        self.id.is_some_and(|id| engine.waiting(id) > 0)
+    }
+
+    /// Reads a link that is full: its server may respond before it has read all of the request, or
+    /// ever. Call it where a link may have become full, or is so no more.
+    pub(super) fn hear<S>(&mut self, engine: &mut Engine<S>) {
+        let Some(id) = self.id else { return };
+        let is_full = engine.is_full(id);
+        if self.hears != is_full {
+            engine.read_when_full(id, is_full);
+            self.hears = is_full;
+        }
     }
 
     pub(super) fn write<S>(&mut self, engine: &mut Engine<S>, bytes: &[u8]) {

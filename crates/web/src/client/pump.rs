@@ -181,11 +181,15 @@ impl Hub {
             if let Err(refused) = engine.write(id, Buf::from(large.clone()))
                 && refused.reason != Refusal::Stale
             {
-                self.fail_call(engine, at, FetchError::Refused);
+                return self.fail_call(engine, at, FetchError::Refused);
             }
         } else if call.sender.is_some() && call.fetch.is_some() && !self.send_parts(engine, at, id)
         {
-            self.fail_call(engine, at, FetchError::Source);
+            return self.fail_call(engine, at, FetchError::Source);
+        }
+        let number = self.calls[at as usize].link;
+        if let Some(link) = number.and_then(|number| self.link(number)) {
+            link.hear(engine);
         }
     }
 

@@ -52,6 +52,7 @@ impl Hub {
             return self.break_call(engine, number, error);
         }
         if std::mem::take(&mut link.has_drained) {
+            link.hear(engine);
             let call = &mut self.calls[at as usize];
             if call.fetch.is_none() {
                 return call.requester.map(Step::Drained);
@@ -322,7 +323,7 @@ impl Hub {
             let error = coding_error(error, call.limit);
             return self.break_call(engine, number, error);
         }
-        let is_whole = call.is_whole();
+        let is_whole = call.is_whole() && !link.is_sending(engine);
         call.link = None;
         link.call = None;
         link.served = link.served.saturating_add(1);

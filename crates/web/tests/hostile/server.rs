@@ -50,6 +50,8 @@ pub struct Hostile {
     pub scripts: HashMap<String, VecDeque<Vec<Act>>>,
     /// What it does to the next connection, before any request.
     pub greeting: Option<Vec<Act>>,
+    /// Whether it reads nothing of the connections that come.
+    pub is_deaf: bool,
     pub conns: Vec<Conn>,
     /// The requests that it has read: the place of the connection, the method and the target.
     pub requests: Vec<(usize, String)>,
@@ -64,7 +66,7 @@ impl Hostile {
                 let token = CONN + self.conns.len() as u64;
                 let read = Op::read(source).multishot().token(token);
                 // Refused if the client has ended the connection already.
-                let is_over = watcher.submit(read).is_err();
+                let is_over = !self.is_deaf && watcher.submit(read).is_err();
                 let acts = self.greeting.take().unwrap_or_default().into();
                 let (input, said) = (Vec::new(), 0);
                 self.conns.push(Conn { source, input, acts, is_busy: false, said, is_over });
@@ -95,6 +97,14 @@ impl Hostile {
     pub fn act<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize, acts: Vec<Act>) {
         self.conns[at].acts.extend(acts);
         self.advance(watcher, at);
+    }
+
+    /// Reads a connection that it was deaf to.
+    pub fn hear<D: Driver>(&mut self, watcher: &mut Watcher<D>, at: usize) {
+        let read = Op::read(self.conns[at].source).multishot().token(CONN + at as u64);
+        if watcher.submit(read).is_err() {
+            self.end(watcher, at);
+        }
     }
 
     /// How many connections are open.

@@ -18,6 +18,7 @@ every_driver! {
     a_response_that_stalls_is_a_reset
     a_client_that_goes_ends_the_call
     an_early_response_goes_on
+    an_early_response_comes_past_a_request_that_is_stuck
     more_than_one_response_is_one
     a_server_with_all_its_connections_in_use_is_unavailable
     a_request_goes_to_another_server_if_the_first_is_not_there
@@ -30,6 +31,7 @@ every_driver! {
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+const LONG: &str = "Content-Length: 1073741824";
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: now\r\n";
 
 fn status(text: &str) -> &str {
@@ -202,6 +204,66 @@ fn an_early_response_goes_on<T: Harness>() {
             scene.inner_hears(1, "GET / HTTP/1.1\r\n");
         } else {
             assert!(scene.ends_whole(client));
+        }
+    }
+}
+
+/// The server reads nothing of a long request, responds, and then resets the connection, ends its
+/// side, or is silent. The client has the response, and an end if its request has not come whole.
+fn an_early_response_comes_past_a_request_that_is_stuck<T: Harness>() {
+    for (target, framing) in [
+        ("/", LONG),
+        ("/", "Transfer-Encoding: chunked"),
+        ("/whole", "Content-Length: 16777216"), // collected first
+    ] {
+        for end in ["a reset", "an end of file", "silence"] {
+            let limits = Limits::new().body(16 << 20);
+            let mut scene = Scene::with::<T>(|up| up, |app| app.limits(limits));
+            let head = format!("POST {target} HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n");
+            let client = scene.ask(head);
+            let is_whole = target == "/whole";
+            if is_whole {
+                scene.say(client, vec![b'x'; 16 << 20]);
+            }
+            let inner = scene.inner_hears(0, "\r\n\r\n");
+            scene.engine.pause(inner);
+            // The client looks out for a response while it sends.
+            scene.engine.read_when_full(client, true);
+            if !is_whole {
+                scene.say(client, if framing == LONG { "" } else { "40000000\r\n" });
+                scene.say_without_end(client);
+            }
+            scene.settle();
+            assert_eq!(scene.engine.waiting(client) > 0, !is_whole, "{target}, {end}");
+            // A part comes alone: the read that was in flight takes it, and it would be the last one.
+            scene.say(inner, "HTTP/1.1 413 ");
+            scene.settle();
+            scene.say(inner, "Too Much\r\nContent-Length: 8\r\n\r\ntoo much");
+            scene.settle();
+            match end {
+                "a reset" => scene.reset(inner),
+                "an end of file" => scene.finish(inner),
+                _ => {}
+            }
+            scene.hears(client, "\r\n\r\ntoo much");
+            scene.say_to_the_end(client);
+            let heard = scene.take(client);
+            assert_eq!(heard.contains("Connection: close\r\n"), !is_whole, "{end}: {heard}");
+            assert_eq!(heard.matches("HTTP/1.1 ").count(), 1, "{end}: {heard}");
+            if end != "a reset" {
+                scene.engine.resume(inner);
+            }
+            scene.until("the server is left", |scene| {
+                scene.ends[&inner].eof || scene.ends[&inner].closed.is_some()
+            });
+            let counted = scene.proxy.state().counters();
+            assert_eq!((counted[0].active, counted[0].failures), (0, 0), "{end}");
+            if is_whole {
+                scene.say(client, GET);
+                scene.inner_hears(1, "GET / HTTP/1.1\r\n");
+            } else {
+                assert!(scene.ends_whole(client), "{end}");
+            }
         }
     }
 }

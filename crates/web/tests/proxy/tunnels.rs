@@ -18,6 +18,7 @@ every_driver! {
     an_offer_may_be_declined
     a_tunnel_that_is_idle_is_reset
     a_side_that_stalls_holds_the_other
+    a_side_that_is_not_read_still_speaks
     a_shutdown_resets_tunnels
     no_tunnel_opens_in_a_shutdown
 }
@@ -172,6 +173,36 @@ fn a_side_that_stalls_holds_the_other<T: Harness>() {
         assert!(scene.engine.waiting(quick) > 0 && taken < most, "{taken} bytes are held");
         scene.engine.resume(slow);
         scene.until("much of it", |scene| scene.ends[&slow].heard.len() > 8 << 20);
+    }
+}
+
+/// One side says more than goes through, and the other one does not read it, but speaks: as a peer
+/// that reads only what it has room to answer.
+fn a_side_that_is_not_read_still_speaks<T: Harness>() {
+    for is_client in [true, false] {
+        let (mut scene, client, inner) = tunnel::<T>(|up| up);
+        let (deaf, other) = if is_client { (client, inner) } else { (inner, client) };
+        scene.engine.pause(deaf);
+        scene.engine.read_when_full(other, true);
+        scene.say_without_end(other);
+        scene.settle();
+        assert!(scene.engine.waiting(other) > 0, "it is stuck");
+        for round in 0..3 {
+            let what = format!("round {round}");
+            scene.say(deaf, what.clone());
+            scene.hears(other, &what);
+        }
+        assert!(scene.engine.waiting(other) > 0, "it is stuck");
+        let big: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
+        scene.take(other);
+        scene.say(deaf, big.clone());
+        scene.until("all of it", |scene| scene.ends[&other].heard.len() >= big.len());
+        assert!(scene.ends[&other].heard == big && scene.ends[&deaf].heard.is_empty());
+        scene.say_to_the_end(other);
+        scene.engine.resume(deaf);
+        scene.until("all is there", |scene| {
+            scene.ends[&deaf].heard.len() == scene.taken(other) && scene.engine.waiting(other) == 0
+        });
     }
 }
 

@@ -200,7 +200,11 @@ impl<K: 'static> Machine<K> {
             && let Some(forwarding) = wire.forwarding()
         {
             forwarding.is_held = true;
+            let is_coming = forwarding.is_coming;
             self.hub.set_reads(wire.engine, call, false);
+            if is_coming {
+                wire.engine.read_when_full(wire.id, true); // its request goes on
+            }
         }
     }
 
@@ -219,6 +223,7 @@ impl<K: 'static> Machine<K> {
         if !std::mem::take(is_held) {
             return;
         }
+        wire.engine.read_when_full(wire.id, false);
         self.hub.set_reads(wire.engine, call, true);
         self.take_steps(program, wire.engine);
     }
@@ -242,6 +247,8 @@ impl<K: 'static> Machine<K> {
         wire: &mut Wire<'_, K>,
     ) {
         self.forget_begun(wire);
+        // The next request waits until there is room for its response.
+        wire.engine.read_when_full(wire.id, false);
         let Some(mut exchange) = wire.slot().and_then(|slot| slot.exchange.take()) else { return };
         let is_forwarded = matches!(&exchange.stage, Stage::Forward(one) if one.response.is_some());
         if !is_forwarded {

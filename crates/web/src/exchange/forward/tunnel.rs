@@ -118,6 +118,8 @@ impl<K: 'static> Machine<K> {
         tunnel.is_held = true;
         let call = tunnel.call;
         self.hub.set_reads(wire.engine, call, false);
+        // The other direction goes on.
+        wire.engine.read_when_full(wire.id, true);
     }
 
     /// The link has room again.
