@@ -56,7 +56,7 @@ pub fn each(suite: &str, fixed: u32, fresh: u32, mut program: impl FnMut(u64)) -
         println!("{suite}: WINDLASS_SEED={first} WINDLASS_PROGRAMS={count}");
         for seed in (0..u64::from(count)).map(|i| first.wrapping_add(i)) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(seed))) {
-                eprintln!("{suite}: again with WINDLASS_SEED={seed} WINDLASS_PROGRAMS=1");
+                eprintln!("{suite}: again with\n  {}", again(seed));
                 resume_unwind(panic);
             }
         }
@@ -82,6 +82,23 @@ pub fn until<T>(
         ran += each(suite, 0, fresh, |seed| program(met, seed));
     }
     ran
+}
+
+/// The command that repeats a program of this test.
+pub fn again(seed: u64) -> String {
+    let (package, test) = (env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    #[allow(unexpected_cfgs)] // each package has features of its own
+    let features = [("deflate", cfg!(feature = "deflate")), ("ring", cfg!(feature = "ring"))];
+    let features = features.map(|(name, is_on)| if is_on { name } else { "" }).join(" ");
+    let features = match features.trim() {
+        "" => String::new(),
+        names => format!(" --features {}", names.replace(' ', ",")),
+    };
+    // The harness names the thread of a test after it.
+    let thread = std::thread::current();
+    let name = thread.name().filter(|name| *name != "main").unwrap_or_default();
+    let variables = format!("WINDLASS_SEED={seed} WINDLASS_PROGRAMS=1");
+    format!("{variables} cargo test -p {package}{features} --test {test} {name}")
 }
 
 /// How often a test repeats a race: `usual` times, and `WINDLASS_RACES` times that if it is set.

@@ -56,10 +56,14 @@ impl<D: Driver> Loop<D> {
         self.watcher.connect([self.address.clone()], options).expect("a source").0
     }
 
-    /// A socket that connects, and the connection of the engine.
+    /// A socket that connects, and the connection of the engine. Both ends are open: on a network
+    /// with delays either one may be the first.
     pub fn pair(&mut self) -> (Source, Id) {
         let (client, before) = (self.client(), self.opened.len());
-        self.until("it is open", |l| l.opened.len() > before);
+        let connected = |c: &Completion| c.source == client && c.code() == OpCode::Connect;
+        self.until("both ends are open", |l| {
+            l.opened.len() > before && l.foreign.iter().any(connected)
+        });
         (client, self.opened[before])
     }
 

@@ -410,7 +410,7 @@ fn a_shutdown_waits_for_the_operations_of_an_upload<T: Harness>() {
     let server = Server::new(make).listen("tcp://127.0.0.1:0").expect("an address");
     let mut bench = bench::<T, _, _>(server);
     let client = bench.connect();
-    bench.say(client, "upload");
+    bench.say(client, "u"); // one read, so one upload
     bench.until("the file is open", |bench| bench.running.handler().file.is_some());
     bench.running.stop(&mut bench.watcher);
     bench.running.turn(&mut bench.watcher);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::engine::{Loop, no_times, run_for, until};
 use crate::common::refusing::{Orders, Refusing};
 use crate::common::{Harness, bench};
-use crate::seeds;
+use crate::common::seeds;
 use fastrand::Rng;
 use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};

@@ -378,11 +378,12 @@ fn held_data_does_not_count_against_the_cap<T: Harness>() {
     bench.say(client, "p");
     bench.until("it has paused", |bench| bench.running.handler().heard > 0);
     bench.say(client, vec![0; 5000]);
-    bench.until("data is held", |bench| bench.running.engine().budget().used() > 900);
+    // The read that was in flight is the last one, and may take less than all: one byte, at least.
+    bench.until("data is held", |bench| bench.running.engine().budget().used() > 0);
     let id = bench.running.engine().ids().next().unwrap();
-    bench.running.engine().write(id, vec![1; 900]).unwrap();
+    bench.running.engine().write(id, vec![1; 1000]).unwrap();
     bench.running.turn(&mut bench.watcher);
-    bench.until("it is answered", |bench| bench.client(client).heard.len() == 900);
+    bench.until("it is answered", |bench| bench.client(client).heard.len() == 1000);
     bench.watcher.abort(client);
     bench.running.engine().abort(id);
     bench.running.turn(&mut bench.watcher);

@@ -138,10 +138,22 @@ fn the_time_of_a_close_begins_once<T: Harness>() {
     assert!(l.ends.is_empty());
     // Now there is room for it, but its peer does not read.
     l.watcher.submit(Op::accept(listener).multishot().token(1)).unwrap();
-    l.until("it is given up", |l| !l.ends.is_empty());
-    let took = l.now() - start;
+    // A kernel tells of no room that is small. A write that has another reason may find it, also
+    // long afterwards: with faults it is a false event.
+    let (mut queued, mut moved) = (0, start);
+    while l.ends.is_empty() {
+        l.turn(PATIENCE);
+        // None is left when its write is cancelled: that is the end, and no move.
+        let now = l.queued(id);
+        if now > 0 && std::mem::replace(&mut queued, now) != now {
+            moved = l.now();
+        }
+    }
     assert!(matches!(l.ends[0], (Cause::Closed, 1.., Phase::Closing)), "{:?}", l.ends);
-    assert!((160..=167).contains(&took.as_secs()), "{took:?}");
+    let (before, behind) = (moved - start, l.now() - moved);
+    assert!(T::NAME == "faults" || before.as_secs() == 60, "{before:?}");
+    // A sixteenth later at most, and as much later if the sweep is the first to see the move.
+    assert!((100..=113).contains(&behind.as_secs()), "{behind:?}");
 }
 
 fn drained_comes_at_the_low_mark_whatever_waits_already<T: Harness>() {

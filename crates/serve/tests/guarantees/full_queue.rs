@@ -83,7 +83,10 @@ fn calls<D: Driver>() -> [Call<D>; 12] {
                     false
                 }
             },
-            |l, s| l.foreign.iter().any(|c| c.source == s.client && c.bytes() == 5),
+            |l, s| {
+                let of_client = l.foreign.iter().filter(|c| c.source == s.client);
+                of_client.map(|c| c.bytes()).sum::<usize>() == 5
+            },
         ),
         charged(
             "post",

@@ -196,7 +196,7 @@ fn a_shutdown_reports_phases<T: Harness>() {
     impl Handler for Loud {
         type State = ();
         fn data(&mut self, c: &mut Conn<'_, ()>, data: Buf) -> Action {
-            c.write(vec![0; 30 << 20]);
+            c.write(vec![0; 30 << 20]); // once: what is said is one byte, which comes whole
             match data[0] {
                 b'c' => Action::Close,
                 b'd' => Action::Detach,
@@ -207,7 +207,7 @@ fn a_shutdown_reports_phases<T: Harness>() {
     let limits = Limits::new().close(T::span(100.0));
     let server = Server::new(|_| Loud).limits(limits).listen("tcp://127.0.0.1:0").unwrap();
     let mut bench = bench::<T, _, _>(server);
-    for said in ["open", "close", "detach"] {
+    for said in ["o", "c", "d"] {
         let client = bench.connect_deaf();
         bench.say(client, said);
         bench.run_for(T::span(5.0));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::hosts::{Death, Hosts, Peer, Reads};
-use crate::seeds;
+use crate::common::seeds;
 use fastrand::Rng;
 use windlass::sim::{Faults, Sim};
 use windlass::{Buf, Watcher};

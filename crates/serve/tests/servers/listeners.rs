@@ -91,7 +91,9 @@ fn what_is_no_listener_is_told<T: Harness>() {
     assert!(remote.add_listener(handle).is_ok());
     bench.until("it is added", |bench| bench.running.handler().added.len() == 1);
     let second = bench.connect_to(address);
-    bench.until("it is open", |bench| bench.running.handler().origins.len() == 2);
+    bench.until("it is open", |bench| {
+        bench.running.handler().origins.len() == 2 && bench.client(second).is_open
+    });
     bench.watcher.cancel_all(second);
     bench.run_for(T::span(1.0));
     let handle = bench.watcher.detach(second).unwrap();

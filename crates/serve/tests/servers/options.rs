@@ -202,12 +202,14 @@ fn the_memory_of_reads_is_used_again<T: Harness>() {
     #[derive(Default)]
     struct Notes {
         places: std::collections::HashSet<usize>,
+        reads: usize,
         heard: usize,
     }
     impl Handler for Notes {
         type State = ();
         fn data(&mut self, c: &mut Conn<'_, ()>, data: windlass::Buf) -> Action {
             self.places.insert(data.as_ptr() as usize);
+            self.reads += 1;
             self.heard += data.len();
             c.write_slice(b"k");
             Action::None
@@ -220,8 +222,9 @@ fn the_memory_of_reads_is_used_again<T: Harness>() {
         bench.say(client, vec![b'x'; 4000]);
         bench.until("it is heard", |bench| bench.running.handler().heard == round * 4000);
     }
-    let places = bench.running.handler().places.len();
-    assert!(places < 1000, "{places} places for 2000 messages");
+    // A network with faults cuts some messages, and each part has a place.
+    let Notes { places, reads, .. } = bench.running.handler();
+    assert!(places.len() < *reads / 2, "{} places for {reads} reads", places.len());
 }
 
 /// The abort was carried out before the option, and was an end like others.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::Harness;
 use crate::common::turns::Turns;
-use crate::seeds;
+use crate::common::seeds;
 use crate::tls;
 use crate::two::{Two, quiet};
 use fastrand::Rng;

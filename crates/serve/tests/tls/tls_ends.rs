@@ -56,8 +56,12 @@ fn an_abort_does_not_say_close_notify<T: Harness>() {
     let (id, at_server) = two.both();
     two.server.abort(at_server);
     let end = two.end(id);
-    assert_eq!(end.cause, Cause::Truncated);
-    assert!(matches!(end.tls_error, Some(Error::Truncated)), "{end:?}");
+    // Behind delays the server may not have read all that the client has said. Then the system
+    // makes a reset of the abort: that is no orderly end either.
+    if T::NAME != "faults" || !matches!(end.cause, Cause::Os(_)) {
+        assert_eq!(end.cause, Cause::Truncated);
+        assert!(matches!(end.tls_error, Some(Error::Truncated)), "{end:?}");
+    }
     assert_eq!(two.server_end().cause, Cause::Aborted);
 }
 

@@ -14,6 +14,7 @@ use crate::tls;
 use example::{Mail, Talk};
 use windlass::Completions;
 use windlass::net::{ConnectOptions, ListenOptions};
+use windlass_serve::framing::{Input, Lines};
 use windlass_serve::modes::IoMode;
 use windlass_serve::tls::{Destination, Provider, Session, SessionState, Tls, TlsClient};
 use windlass_serve::{Config, Engine, Event, Server};
@@ -88,6 +89,7 @@ fn a_client_sends_no_mail_where_the_offer_is_taken_away<T: Harness>() {
     let address = b.watcher.local_address(old.listeners()[listener]).unwrap();
     let options = ConnectOptions::default();
     b.running.engine().connect([address], options, Talk::client()).unwrap();
+    let (mut input, mut lines) = (Input::new(), Lines::new(100));
     let (mut heard, mut done) = (Vec::new(), Completions::new());
     while !b.running.is_over() {
         b.running.turn(&mut b.watcher);
@@ -103,14 +105,17 @@ fn a_client_sends_no_mail_where_the_offer_is_taken_away<T: Harness>() {
             match event {
                 Event::Opened { id, .. } => old.write(id, "220 old\r\n").unwrap(),
                 Event::Data { id, data } => {
-                    heard.extend_from_slice(&data);
-                    old.write(id, "250-old\r\n250 8BITMIME\r\n").unwrap();
+                    input.push(data);
+                    while let Some(line) = input.next(&mut lines).unwrap() {
+                        heard.push(String::from_utf8_lossy(&line).into_owned());
+                        old.write(id, "250-old\r\n250 8BITMIME\r\n").unwrap();
+                    }
                 }
                 _ => {}
             }
         }
     }
-    assert_eq!(String::from_utf8_lossy(&heard), "EHLO client\r\n");
+    assert_eq!(heard, ["EHLO client"]);
     let told = b.running.handler().told.join("\n");
     let end = "the server does not offer TLS\nno mail: the connection was closed";
     assert!(told.ends_with(end), "{told}");

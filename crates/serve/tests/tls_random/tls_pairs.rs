@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::common::turns::Turns;
-use crate::seeds;
+use crate::common::seeds;
 use crate::tls;
 use crate::two::{Two, quiet};
 use fastrand::Rng;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::hosts::{Death, Hosts, Reads};
-use crate::seeds;
+use crate::common::seeds;
 use crate::tls;
 use fastrand::Rng;
 use windlass::sim::{Faults, Link, Sim};
