@@ -262,7 +262,9 @@ fn a_file_that_shrinks_ends_the_connection<T: Harness>() {
     assert_eq!((cause, unsent), (Cause::FileEnded, (1 << 20) + 5));
     s.bench.until("the end has come", |b| b.client(client).is_over());
     let client = s.bench.client(client);
-    assert!(!client.eof && s.bytes[..3 << 20].starts_with(&client.heard), "{:?}", client.error);
+    let (eof, len, error) = (client.eof, client.heard.len(), client.error);
+    let is_start = s.bytes[..3 << 20].starts_with(&client.heard);
+    assert!(!eof && is_start, "{error:?}, {len} bytes, an end: {eof}");
     s.check_end();
 }
 

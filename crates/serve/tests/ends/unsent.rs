@@ -93,7 +93,9 @@ fn what_the_kernel_has_taken_is_not_unsent<T: Harness>() {
                 second.shutdown(std::net::Shutdown::Write).expect("an end of file");
             }
             let heard = heard(&mut l, client);
-            assert!(heard > 0 && unsent > 0, "{cause:?}: {heard} heard, {unsent} unsent");
+            // With faults the only try may have found no room: then all of it is unsent.
+            let has_gone = heard > 0 || T::NAME == "faults";
+            assert!(has_gone && unsent > 0, "{cause:?}: {heard} heard, {unsent} unsent");
             assert_eq!(heard + unsent, OUTPUT / writes * writes, "{cause:?}, {writes} writes");
             assert!(l.engine.is_empty() && l.engine.budget().used() == 0);
         }

@@ -359,7 +359,9 @@ fn workers_answer_off_the_loop<T: Harness>() {
         peer.until(&mut b, "it is echoed", |peer, _| peer.plain == b"hello");
     }
     let now = handshakes::<T>(&mut b);
-    assert_eq!((now.begun, now.completed, now.flights), (3, 3, 6));
+    assert_eq!((now.begun, now.completed), (3, 3));
+    // One that comes in parts counts for each.
+    assert!(now.flights == 6 || T::NAME == "faults" && now.flights > 6, "{now:?}");
     assert_eq!(b.running.report().counters.jobs.done, 0, "they are no jobs of the program");
     let [at_loop, at_workers] = [&looks.0, &looks.1].map(|count| count.load(Ordering::Relaxed));
     if T::VIRTUAL {
