@@ -111,9 +111,9 @@ fn past<T: Harness>(who: Who) {
                 let acts = [Act::Say(rest.into())].into_iter().chain(end.clone()).collect();
                 scene.hostile.act(&mut scene.watcher, at, acts);
                 let outcome = scene.outcome(call);
-                // A reset ends a connection at once, with what is not delivered. Where a write meets
-                // it in front of the read, the response goes, too: in the simulation, without
-                // faults, the read is always in time.
+                // A reset ends a connection at once, with what is not delivered. Where a write
+                // meets it in front of the read, the response goes, too: in the simulation,
+                // without faults, the read is always in time.
                 let may_be_lost = T::NAME != "sim"
                     && matches!(name, "a reset" | "a close")
                     && outcome.text == "Connection";

@@ -129,9 +129,9 @@ thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Suites that run with one seed only, unless `WINDLASS_SEED` is set: some of their tests have failed
-/// with others. Of `send_attached` and `tls` it is not known what is wrong. The others are mended,
-/// and have not run with a hundred fresh seeds since.
+/// Suites that run with one seed only, unless `WINDLASS_SEED` is set: some of their tests have
+/// failed with others. Of `send_attached` and `tls` it is not known what is wrong. The others are
+/// mended, and have not run with a hundred fresh seeds since.
 const WITH_ONE_SEED: [&str; 7] =
     ["send_attached", "tls", "log", "stream", "tls_ends", "tls_handshakes", "unsent"];
 

@@ -235,7 +235,7 @@ fn an_early_response_comes_past_a_request_that_is_stuck<T: Harness>() {
             }
             scene.settle();
             assert_eq!(scene.engine.waiting(client) > 0, !is_whole, "{target}, {end}");
-            // A part comes alone: the read that was in flight takes it, and it would be the last one.
+            // A part comes alone: the read in flight takes it, and it would be the last one.
             scene.say(inner, "HTTP/1.1 413 ");
             scene.settle();
             scene.say(inner, "Too Much\r\nContent-Length: 8\r\n\r\ntoo much");
