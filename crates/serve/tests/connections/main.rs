@@ -9,4 +9,5 @@ mod messages;
 #[cfg(unix)]
 mod moves;
 mod operations;
+mod read_when_full;
 mod stream;

@@ -8,6 +8,4 @@ mod held_end;
 mod kept;
 mod peer_end;
 mod second_requests;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 mod unsent;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::common::engine::{Loop, no_times, run_for, until};
 use crate::common::refusing::{Orders, Refusing};
-use crate::common::{Harness, bench};
 use crate::common::seeds;
+use crate::common::{Harness, bench};
 use fastrand::Rng;
 use windlass::driver::{Auto, Driver, OpCode};
 use windlass::net::{ConnectOptions, DatagramOptions};

@@ -4,6 +4,4 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod random;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 mod simulated;

@@ -1,6 +1,6 @@
 //! How the connections of a simulated server with several loops are distributed.
 
-use crate::seeds;
+use crate::common::seeds;
 use windlass::net::ConnectOptions;
 use windlass::sim::Sim;
 use windlass::{Address, Buf, Completions, Op, Source, Watcher};

@@ -16,8 +16,6 @@ mod modes;
 #[cfg(unix)]
 mod options;
 mod proxy_header;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 #[cfg(unix)]
 mod settings;
 #[cfg(unix)]

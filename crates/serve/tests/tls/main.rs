@@ -10,8 +10,6 @@ mod crafted;
 #[cfg(feature = "ring")]
 #[path = "../common/tls_peer.rs"]
 mod peer;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 #[path = "../common/tls.rs"]
 mod tls;
 #[cfg(feature = "ring")]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::Harness;
-use crate::common::turns::Turns;
 use crate::common::seeds;
+use crate::common::turns::Turns;
 use crate::tls;
 use crate::two::{Two, quiet};
 use fastrand::Rng;

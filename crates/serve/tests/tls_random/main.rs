@@ -4,8 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 #[path = "../common/tls.rs"]
 mod tls;
 mod tls_pairs;

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::common::turns::Turns;
 use crate::common::seeds;
+use crate::common::turns::Turns;
 use crate::tls;
 use crate::two::{Two, quiet};
 use fastrand::Rng;

@@ -1,12 +1,9 @@
 //! Connections that are read although much output waits for them, on every driver and in the
 //! simulation.
-#![allow(missing_docs)] // a test binary has no users
 
-mod common;
-
-use common::Harness;
-use common::engine::{Loop, no_times, run_for, until};
-use common::turns::Turns;
+use crate::common::Harness;
+use crate::common::engine::{Loop, no_times, run_for, until};
+use crate::common::turns::Turns;
 use windlass::driver::OpCode;
 use windlass::{Completion, Op, Source};
 use windlass_serve::{Cause, Config, Id};
