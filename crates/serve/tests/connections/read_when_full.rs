@@ -8,7 +8,7 @@ use windlass::driver::OpCode;
 use windlass::{Completion, Op, Source};
 use windlass_serve::{Cause, Config, Id};
 
-every_kernel! {
+crate::every_kernel! {
     a_full_connection_is_read_if_the_program_wants_it
     a_program_may_want_it_before_or_behind_the_output
     reads_stop_again_where_nobody_wants_them
