@@ -112,11 +112,9 @@ fn past<T: Harness>(who: Who) {
                 scene.hostile.act(&mut scene.watcher, at, acts);
                 let outcome = scene.outcome(call);
                 // A reset ends a connection at once, with what is not delivered. Where a write
-                // meets it in front of the read, the response goes, too: in the simulation,
-                // without faults, the read is always in time.
-                let may_be_lost = T::NAME != "sim"
-                    && matches!(name, "a reset" | "a close")
-                    && outcome.text == "Connection";
+                // meets it in front of the read, the response goes, too.
+                let may_be_lost =
+                    matches!(name, "a reset" | "a close") && outcome.text == "Connection";
                 assert!(may_be_lost || outcome.text == wanted, "{body:?}, {name}: {outcome:?}");
                 let is_gone = source.is_none_or(|source| source.upgrade().is_none());
                 assert!(is_gone, "{body:?}, {name}: the source is not dropped");

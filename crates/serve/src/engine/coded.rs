@@ -36,7 +36,7 @@ impl<S: Default> Engine<S> {
         let place = self.table.place(index);
         // Behind `close_notify`. If the read has ended, the clock of the half-closed begins. Or the
         // connection closes: then nothing in its input, nor its end, keeps it from its output.
-        if place.flags & ENDED != 0 || self.takes_no_data(index) {
+        if place.flags & ENDED != 0 || place.is_over() {
             return None;
         }
         if self.table.place(index).stage == Stage::Handshake {

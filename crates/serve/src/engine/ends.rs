@@ -14,8 +14,8 @@ use crate::log::LogEvent;
 use crate::parts::cipher::Failure;
 use crate::parts::idle::IdleClock;
 use crate::parts::table::{
-    ABORT, BROKEN, CLOSE_SENT, CODED, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT,
-    SHUTTING, THROTTLED,
+    ABORT, CLOSE_SENT, CODED, CONNECTING, ENDED, FINISHING, PAUSED, READING, SHUT, SHUTTING,
+    THROTTLED,
 };
 use crate::stage::{Stage, StageClock, Step};
 use crate::words::cause::{Cause, Phase};
@@ -378,21 +378,10 @@ impl<S> Engine<S> {
     }
 
     /// A write of a connection has failed.
-    ///
-    /// # Why
-    /// A peer that resets the connection may have said its last words before: a server that refuses
-    /// a request in the middle of it. The failure of the write can come before the completion of
-    /// the read that has them, in the same batch.
     pub(super) fn write_failed(&mut self, index: u32, kind: ErrorKind) {
         let place = self.table.place(index);
         match kind {
-            ErrorKind::Os(errno) => {
-                let is_first = place.flags & ABORT == 0 && place.stage < Stage::Leaving;
-                self.fail_later(index, Cause::Os(errno));
-                if is_first {
-                    self.activate(index).keeps |= BROKEN;
-                }
-            }
+            ErrorKind::Os(errno) => self.fail_later(index, Cause::Os(errno)),
             // A write before it has failed, and said why; or the close's completion follows.
             ErrorKind::Torn => {}
             _ if place.stage >= Stage::Closing && place.flags & CLOSE_SENT != 0 => {}

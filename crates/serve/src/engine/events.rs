@@ -16,8 +16,8 @@ use crate::parts::cipher::Failure;
 use crate::parts::jobs::Outcome;
 use crate::parts::moves::Moved;
 use crate::parts::table::{
-    ABORT, BROKEN, CODED, CONNECTING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUT,
-    SHUTTING, STOPPED, WOKEN,
+    CODED, CONNECTING, ENDED, FINISHING, HELD, LIMITED, MOST, PAUSED, READING, SHUT, SHUTTING,
+    STOPPED, WOKEN,
 };
 use crate::parts::transport::Accepted;
 use crate::stage::{Stage, Step};
@@ -208,9 +208,6 @@ impl<S: Default> Engine<S> {
             Stage::Handshake if place.state.is_none() || flags & CONNECTING != 0 => {
                 self.handshake_read(watcher, index, completion);
                 return None;
-            }
-            Stage::Failing if completion.code() == OpCode::Read => {
-                return self.read_behind_failure(watcher, index, completion);
             }
             Stage::Failing => return self.answered(watcher, index, completion),
             // A client in its handshake that the program has closed: its output waits for TLS.
@@ -528,9 +525,7 @@ impl<S: Default> Engine<S> {
 
     /// Takes data, or the end of the input, that `take_data` has left.
     pub(super) fn arrived(&mut self, index: u32, data: Buf) -> Option<Event<S>> {
-        // The end of the input of an aborted connection may be the reset that its write has met.
-        let is_no_end = data.is_empty() && self.table.place(index).flags & ABORT != 0;
-        if is_no_end || self.takes_no_data(index) {
+        if self.table.place(index).is_over() {
             return None;
         }
         self.dirty(index);
@@ -550,30 +545,6 @@ impl<S: Default> Engine<S> {
             return None;
         }
         self.deliver(index, data)
-    }
-
-    /// A read of a connection that has failed has ended.
-    #[cold]
-    fn read_behind_failure<D: Driver>(
-        &mut self,
-        watcher: &mut Watcher<D>,
-        index: u32,
-        completion: Completion,
-    ) -> Option<Event<S>> {
-        let Ok(Done::Read(data)) = completion.result else { return None };
-        if self.table.place(index).flags & CODED != 0 {
-            return self.decode(watcher, index, data);
-        }
-        let data = self.out_of_lease(index, data);
-        self.arrived(index, data)
-    }
-
-    /// Whether the program gets no more data of a connection. See
-    /// [`write_failed`](Engine::write_failed) for one that is aborted, and has read something.
-    pub(crate) fn takes_no_data(&self, index: u32) -> bool {
-        let place = self.table.place(index);
-        let is_open = place.stage < Stage::Closing || place.stage == Stage::Failing;
-        place.is_over() && !(is_open && self.table.keeps(index) & BROKEN != 0)
     }
 
     /// Delivers data, or the end of the input.

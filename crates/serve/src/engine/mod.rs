@@ -89,7 +89,7 @@ use crate::parts::moves::{Move, Moved};
 use crate::parts::ops::OpTable;
 use crate::parts::pressure::Pressure;
 use crate::parts::sessions::Sessions;
-use crate::parts::table::{ABORT, BROKEN, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
+use crate::parts::table::{ABORT, DIRTY, HELD, PAUSED, READING, Table, WOKEN};
 use crate::parts::transport::Transports;
 use crate::stage::Stage;
 use crate::sys::BoundPath;
@@ -633,9 +633,6 @@ impl<S> Engine<S> {
         }
         place.flags |= ABORT;
         self.note_cause(id.index(), cause);
-        if let Some(active) = self.table.active_of(id.index()) {
-            active.keeps &= !BROKEN;
-        }
         self.dirty(id.index());
         true
     }

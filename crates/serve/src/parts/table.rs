@@ -85,10 +85,6 @@ pub(crate) const HEARS: u8 = 1 << 5;
 /// In `Active::keeps`: so many bytes wait. It stands in the place of `FULL`, which stops reads.
 pub(crate) const FILLED: u8 = 1 << 6;
 
-/// In `Active::keeps`: a write of it has failed, and it is aborted for that alone. What was read
-/// meanwhile is still told.
-pub(crate) const BROKEN: u8 = 1 << 7;
-
 /// Its reads are to stop.
 pub(crate) const STOPPED: u16 = PAUSED | FULL | THROTTLED;
 

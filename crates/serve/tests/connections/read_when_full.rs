@@ -16,7 +16,6 @@ crate::every_kernel! {
     drained_comes_once
     the_end_of_a_peer_is_told_to_a_full_connection
     a_reset_behind_data_ends_a_full_connection_behind_it
-    the_last_words_in_front_of_a_reset_are_told
     an_id_that_is_stale_is_refused
 }
 
@@ -130,30 +129,6 @@ fn a_reset_behind_data_ends_a_full_connection_behind_it<T: Harness>() {
     assert!(matches!(l.ends[..], [(Cause::Os(_), unsent, _)] if unsent <= queued), "{:?}", l.ends);
     assert!(!l.engine.read_when_full(id, true));
     assert_eq!(l.engine.budget().used(), 0);
-}
-
-/// The engine meets the words and the reset in one turn, and the write may be the first to fail.
-fn the_last_words_in_front_of_a_reset_are_told<T: Harness>() {
-    for hears in [true, false] {
-        let (mut l, client, id) = full::<T>(hears);
-        say::<T>(&mut l, client, "the last words");
-        l.until("they are said", |l| {
-            let is_said = |c: &Completion| c.source == client && c.code() == OpCode::Write;
-            l.foreign.iter().any(is_said)
-        });
-        // Without a turn of the engine in between; it has not read: a reset.
-        l.watcher.abort(client);
-        until(&mut l, "it has ended", |l| !l.ends.is_empty());
-        assert!(matches!(l.ends[..], [(Cause::Os(_), 1.., _)]), "{:?}", l.ends);
-        // With faults a read takes less than there is, or nothing yet, and a kernel that completes
-        // may answer the write before the read. The reset takes the rest, as it may anywhere.
-        let words = b"the last words";
-        let is_cut = matches!(T::NAME, "faults" | "completes") && words.starts_with(&l.heard);
-        assert!(is_cut || l.heard == words, "{:?}", l.heard);
-        assert!(!l.told.contains(&"eof") && l.told.last() == Some(&"closed"), "{:?}", l.told);
-        assert!(!l.engine.read_when_full(id, true));
-        assert_eq!(l.engine.budget().used(), 0);
-    }
 }
 
 fn an_id_that_is_stale_is_refused<T: Harness>() {
