@@ -4,8 +4,7 @@
 use crate::common::Harness;
 use crate::common::engine::{Loop, no_times, run_for, until};
 use crate::common::turns::Turns;
-use windlass::driver::OpCode;
-use windlass::{Completion, Op, Source};
+use windlass::{Op, Source};
 use windlass_serve::{Cause, Config, Id};
 
 crate::every_kernel! {
