@@ -3,7 +3,6 @@
 
 use crate::common::Harness;
 use crate::common::engine::{Loop, no_times, run_for, until};
-use crate::common::turns::Turns;
 use windlass::{Op, Source};
 use windlass_serve::{Cause, Config, Id};
 
