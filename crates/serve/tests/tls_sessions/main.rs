@@ -4,6 +4,8 @@
 
 #[path = "../common/crafted.rs"]
 mod crafted;
+#[path = "../../../../tests/common/seeds.rs"]
+mod seeds;
 #[path = "../common/tls.rs"]
 mod tls;
 mod tls_hostile;

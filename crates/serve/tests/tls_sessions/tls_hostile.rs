@@ -1,8 +1,8 @@
 //! What a session of TLS makes of peers that break the rules: each has a named reason, an alert
 //! where the RFC wants one, and costs a bounded amount of memory.
 
-use crate::common::seeds;
 use crate::crafted::Peer;
+use crate::seeds;
 use crate::tls::{Pair, settings};
 use windlass_serve::tls::{Alert, Error, Provider, Session, SessionState, Tls, TlsClient, Version};
 

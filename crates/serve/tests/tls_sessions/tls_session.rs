@@ -2,7 +2,7 @@
 
 use std::io::IoSlice;
 
-use crate::common::seeds;
+use crate::seeds;
 use crate::tls;
 use crate::tls::{Authority, Pair, failures, settings};
 use windlass_serve::tls::{

@@ -2,12 +2,11 @@
 
 mod mixes;
 mod peer;
-#[path = "../../../../tests/common/seeds.rs"]
-mod seeds;
 #[path = "../../../websocket/tests/deflate/peer.rs"]
 #[allow(dead_code)] // another crate's tests use more of it
 mod zlib;
 
+use crate::common::seeds;
 use windlass_serve::Limits;
 use windlass_web::websocket::{
     CloseCode, Deflate, Kind, Message, Peer, Socket, SocketEnd, WebSocketSettings,
