@@ -289,9 +289,9 @@ fn connections_that_were_busy_cost_what_idle_ones_cost() {
     let before = live_bytes();
     let ids: Vec<Id> = engine.ids().collect();
     for &id in &ids {
-        // Copied bytes, pieces, and data that is held back.
+        // Copied bytes, a piece that is not copied, and data that is held back.
         engine.write_slice(id, &[7; 9000]).unwrap();
-        engine.write(id, vec![7; 1000]).unwrap();
+        engine.write(id, vec![7; 3000]).unwrap();
         assert!(engine.pause(id) && engine.charge(id, 100));
     }
     for socket in &mut theirs {
@@ -320,7 +320,7 @@ fn connections_that_were_busy_cost_what_idle_ones_cost() {
         assert!(engine.resume(id));
     }
     for socket in &mut theirs {
-        let mut all = [0; 10_000];
+        let mut all = [0; 12_000];
         socket.read_exact(&mut all).unwrap();
     }
     engine.flush(&mut watcher);
