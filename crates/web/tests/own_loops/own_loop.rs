@@ -1,18 +1,14 @@
 //! The example `own_loop`, on each driver of the system: a request for the file, one that waits for
 //! a tick, and lines of another engine go on beside each other.
-#![allow(missing_docs)] // a test binary has no users
-#![cfg(unix)] // the system's file and sockets
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass_web::windlass::{Address, DriverKind, Watcher};
 
-#[path = "../examples/own_loop.rs"]
-mod own_loop;
+#[path = "../../examples/own_loop.rs"]
+mod example;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
@@ -67,45 +63,9 @@ fn client(web: &Address, lines: &Address) {
 fn runs(kind: DriverKind) {
     let watcher = Watcher::builder().driver(kind).build().expect("the driver is there");
     let file = std::fs::File::open(FILE).expect("it is there");
-    let mut own = own_loop::Loop::new(watcher, [0, 0], file).expect("it listens");
+    let own = example::Loop::new(watcher, [0, 0], file).expect("it listens");
     let [web, lines] = own.addresses().expect("addresses");
-    let is_done = Arc::new(AtomicBool::new(false));
-    let done = Arc::clone(&is_done);
-    let thread = std::thread::spawn(move || {
-        let result = std::panic::catch_unwind(|| client(&web, &lines));
-        done.store(true, Ordering::Release);
-        result
-    });
-    // The ticks of the loop end its waits.
-    while !is_done.load(Ordering::Acquire) {
-        own.turn().expect("a turn");
-    }
-    own.stop();
-    while !own.is_over() {
-        own.turn().expect("a turn");
-    }
-    thread.join().expect("it is caught").expect("the client has seen all");
+    talk!(own, move || client(&web, &lines));
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn epoll() {
-    runs(DriverKind::Epoll);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn uring() {
-    runs(DriverKind::Uring);
-}
-
-#[cfg(windlass_kqueue)]
-#[test]
-fn kqueue() {
-    runs(DriverKind::Kqueue);
-}
-
-#[test]
-fn poll() {
-    runs(DriverKind::Poll);
-}
+each_driver! { runs }

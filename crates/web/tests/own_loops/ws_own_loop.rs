@@ -1,19 +1,14 @@
 //! The example `ws_own_loop`, on each driver of the system: a line is told when it is in the file,
 //! and requests and ticks go on beside it.
-#![cfg(feature = "websocket")]
-#![allow(missing_docs)] // a test binary has no users
-#![cfg(unix)] // the system's file and sockets
 
-#[path = "../../serve/tests/common/programs.rs"]
+#[path = "../../examples/ws_own_loop.rs"]
+mod example;
+#[path = "../../../serve/tests/common/programs.rs"]
 mod programs;
-#[path = "../examples/ws_own_loop.rs"]
-mod ws_own_loop;
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass_web::windlass::{Address, DriverKind, Watcher};
@@ -90,45 +85,9 @@ fn runs(kind: DriverKind) {
     let path = files.write("lines.txt", "a first line\n");
     let watcher = Watcher::builder().driver(kind).build().expect("the driver is there");
     let file = OpenOptions::new().write(true).open(&path).expect("a file");
-    let mut own = ws_own_loop::Loop::new(watcher, 0, file).expect("it listens");
+    let own = example::Loop::new(watcher, 0, file).expect("it listens");
     let address = own.address().expect("an address");
-    let is_done = Arc::new(AtomicBool::new(false));
-    let done = Arc::clone(&is_done);
-    let thread = std::thread::spawn(move || {
-        let result = std::panic::catch_unwind(|| talk(&address, &path));
-        done.store(true, Ordering::Release);
-        result
-    });
-    // The ticks of the loop end its waits.
-    while !is_done.load(Ordering::Acquire) {
-        own.turn().expect("a turn");
-    }
-    own.stop();
-    while !own.is_over() {
-        own.turn().expect("a turn");
-    }
-    thread.join().expect("it is caught").expect("the client has seen all");
+    talk!(own, move || talk(&address, &path));
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn epoll() {
-    runs(DriverKind::Epoll);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn uring() {
-    runs(DriverKind::Uring);
-}
-
-#[cfg(windlass_kqueue)]
-#[test]
-fn kqueue() {
-    runs(DriverKind::Kqueue);
-}
-
-#[test]
-fn poll() {
-    runs(DriverKind::Poll);
-}
+each_driver! { runs }
