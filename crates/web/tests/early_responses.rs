@@ -165,7 +165,7 @@ fn an_end_without_a_response_is_an_error<T: Harness>() {
             let outcome = scene.outcome(call);
             let wanted: &[&str] = match name {
                 "an end of file" => &["Ended"],
-                // What a close does to bytes that nobody has read depends on the system.
+                // What a close does to bytes that the server has not read depends on the system.
                 _ => &["Connection", "Ended"],
             };
             assert!(wanted.contains(&&*outcome.text), "{half:?}, {name}: {}", outcome.text);

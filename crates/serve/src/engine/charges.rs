@@ -63,9 +63,8 @@ impl<S> Engine<S> {
         charge
     }
 
-    /// Whether a [`write`](Engine::write) of `bytes` bytes to a connection would be taken now. Any
-    /// number is taken for a UDP session
-    /// that lives, whose writes are datagrams.
+    /// Whether a [`write`](Engine::write) of `bytes` bytes to a connection would be taken now. A
+    /// UDP session that lives takes any number: its writes are datagrams.
     ///
     /// # Errors
     /// As for [`write`](Engine::write).

@@ -133,7 +133,7 @@ thread_local! {
 const USUAL_SEED: u64 = 7;
 
 /// Runs a test with one seed, or with those of `WINDLASS_SEED` and `WINDLASS_PROGRAMS`: the nightly
-/// exploration chooses seeds that nobody has tried. A failure prints the command that repeats it.
+/// exploration chooses seeds that no run has tried. A failure prints the command that repeats it.
 pub fn for_seeds(test: impl Fn()) {
     if seeds::setting::<u64>("WINDLASS_SEED").is_none() {
         return test();

@@ -2,9 +2,9 @@
 //!
 //! # Why
 //! No frame of another message comes between those of one (RFC 6455, section 5.4). So a whole
-//! message that is sent meanwhile waits for the last part, whoever sends it: the program, a topic,
-//! or another thread. It has its room before it waits, and keeps it. What waits is no reason to
-//! refuse a part: it waits for the parts.
+//! message that is sent meanwhile waits for the last part: one of the program, of a topic, or of
+//! another thread. It has its room before it waits, and keeps it. No part is refused for the room
+//! of what waits, which would otherwise wait for ever.
 //!
 //! What is compressed cannot be taken back: the peer's context would lack it. So a part has its
 //! room before it is compressed, and each part is flushed, so that its room is known. The room is
@@ -194,7 +194,7 @@ impl Session {
             carrier.use_room(Some(room));
             match one {
                 SentBehind::Message(message) => _ = self.send_or_abort(carrier, message),
-                // Whoever was slow when it was published did not get so far.
+                // The connection kept up when this was published, or it would not wait.
                 SentBehind::Published(what) => match self.send_published(carrier, &what) {
                     Ok(()) | Err(Refusal::Stale) => {}
                     Err(_) => self.abort(carrier),
