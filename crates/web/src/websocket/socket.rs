@@ -120,10 +120,10 @@ impl<'a> Socket<'a> {
     /// [`send_prepared`](Socket::send_prepared), of a topic, and of another thread. Those of one
     /// sender keep their order. What waits counts for the
     /// [cap](windlass_serve::Limits::cap) as what is written does, and for the memory of the
-    /// connection. One that finds no room is refused, and of a topic it is one for a peer that does
-    /// not keep up: see [`lossy`](super::WebSocketSettings::lossy). Pings, and pongs, leave at
-    /// once. So does a close: the peer never gets the rest of the message, nor what waits behind
-    /// it.
+    /// connection. A whole message that finds no room is refused. A topic then takes the connection
+    /// for one that does not keep up: see [`lossy`](super::WebSocketSettings::lossy). Pings and
+    /// pongs leave at once. So does a close: the peer gets neither the rest of the message nor what
+    /// waits behind it.
     ///
     /// # Compression
     ///
