@@ -26,11 +26,11 @@ leftovers: (section "leftovers")
 # clippy, with and without features
 lints: (section "lints")
 
-# Unit, documentation and conformance tests
+# Unit, documentation and conformance tests, with all features
 tests: (section "tests")
 
-# The same with all features
-all-features: (section "all-features")
+# Builds that lack features
+features: (section "features")
 
 # The ring without shared buffers
 quirks: (section "quirks")

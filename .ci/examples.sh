@@ -50,7 +50,8 @@ fetch() {
 
 gate_examples() {
     section "examples: each starts, serves, and ends on SIGTERM"
-    limit 600 cargo build --examples
+    # As the tests have built them.
+    limit 900 cargo build --workspace --all-features --examples
 
     start echo
     echo_pid=$pid echo_port=$port
@@ -160,7 +161,6 @@ gate_examples() {
 
     limit 60 "$target/debug/examples/explain" | grep -E '^(driver|read|write|accept) '
 
-    limit 600 cargo build -p windlass-serve --examples
     serve_redis
 
     start echo
@@ -251,7 +251,6 @@ gate_examples() {
     exec 3>&- 4>&-
     stop serve_chat "$pid"
 
-    limit 600 cargo build -p windlass-web --features ring,multipart --examples
     if ! command -v curl >/dev/null; then
         skip "the examples of windlass-web: curl is not installed"
     else
