@@ -3,8 +3,6 @@
 # The builds of the gate need no debug information, which takes half of the time of a build, and are
 # not built again after a change.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0 CARGO_INCREMENTAL=0
-# Most tests wait for about as long as they compute, so a processor has two of them.
-export RUST_TEST_THREADS=$((2 * $(nproc)))
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 scratch=$(mktemp -d)
