@@ -179,26 +179,36 @@ impl<S> Engine<S> {
         self.entrance.refused > 0
     }
 
-    /// An operation of a refused connection has ended.
+    /// An operation of a refused connection has ended. A peer that has ended its side may still
+    /// read: the rest of the farewell waits for it as long as the peer could have.
     pub(crate) fn refused_completed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
         completion: &Completion,
     ) {
+        let (source, code) = (completion.source, completion.code());
         let is_over = match &completion.result {
             Ok(Done::Read(data)) => data.is_empty() || !completion.has_more(),
-            Ok(_) => false,
+            Ok(_) => code == OpCode::WaitDrained,
             Err(_) => true,
         };
-        if completion.code() == OpCode::Read && !completion.has_more() {
+        // One of the two is in flight while the connection is counted.
+        let is_last = matches!(code, OpCode::Read | OpCode::WaitDrained) && !completion.has_more();
+        let rest = watcher.queued_bytes(source).unwrap_or(0);
+        if is_last && completion.result.is_ok() && rest > 0 {
+            let wait = Op::wait_drained(source, 0).timeout(self.config.limits.linger);
+            if watcher.submit(wait.token(self.token(REFUSED))).is_ok() {
+                return;
+            }
+        }
+        if is_last {
             self.entrance.refused -= 1;
         }
         if is_over {
-            let has_failed = completion.code() != OpCode::Read && completion.result.is_err();
-            if has_failed || watcher.queued_bytes(completion.source).unwrap_or(0) > 0 {
-                reset_at_close(watcher, completion.source);
+            if rest > 0 || code != OpCode::Read && completion.result.is_err() {
+                reset_at_close(watcher, source);
             }
-            watcher.abort(completion.source);
+            watcher.abort(source);
         }
     }
 }
