@@ -245,6 +245,10 @@ impl<S: 'static> Carrier for RawConn<'_, S> {
         self.engine.use_room(room);
     }
 
+    fn waiting(&mut self) -> usize {
+        self.engine.waiting(self.id)
+    }
+
     fn is_full(&mut self) -> bool {
         self.engine.is_full(self.id)
     }

@@ -21,6 +21,8 @@ pub(crate) trait Carrier {
     fn reserve(&mut self, bytes: usize) -> Result<Reserved, Refusal>;
     /// Lets writes use the room, until the next call.
     fn use_room(&mut self, room: Option<Reserved>);
+    /// How many bytes of output wait.
+    fn waiting(&mut self) -> usize;
     fn is_full(&mut self) -> bool;
     fn is_behind(&mut self) -> bool;
     fn pause(&mut self);

@@ -111,6 +111,10 @@ impl<S> Carrier for OwnCarrier<S> {
         self.engine.use_room(room);
     }
 
+    fn waiting(&mut self) -> usize {
+        self.engine.waiting(self.now())
+    }
+
     fn is_full(&mut self) -> bool {
         self.engine.is_full(self.now())
     }

@@ -273,6 +273,12 @@ impl Session {
         Ok(())
     }
 
+    /// How many bytes wait behind the message that is not whole.
+    pub(super) fn waiting_behind(&self) -> usize {
+        let output = self.extras.as_ref().and_then(|extras| extras.output.as_ref());
+        output.map_or(0, |output| output.waiting_bytes)
+    }
+
     /// Counts what is held between two inputs.
     fn charge_output(&mut self, carrier: &mut dyn Carrier) {
         self.charge(carrier, self.unfinished.as_ref().map_or(0, |input| input.held()));

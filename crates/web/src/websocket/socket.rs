@@ -236,6 +236,13 @@ impl<'a> Socket<'a> {
         self.session.abort(self.carrier);
     }
 
+    /// How many bytes of output wait for the peer, as frames: what the kernel has not taken, and the
+    /// messages behind one that is sent [in parts](Socket::send_part). It may be too high: the
+    /// kernel may have taken bytes since the loop last looked.
+    pub fn waiting(&mut self) -> usize {
+        self.carrier.waiting() + self.session.waiting_behind()
+    }
+
     /// Whether more output waits than [`Limits::high`](windlass_serve::Limits::high) says, 256 KiB
     /// by default: the peer reads more slowly than the program sends.
     /// [`Peer::drained`](super::Peer::drained) follows when there is room.

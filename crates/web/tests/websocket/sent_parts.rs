@@ -79,7 +79,11 @@ fn order(c: &mut Socket<'_>, log: &mut Log, word: &str, rest: &str) {
     match word {
         "part" => assert!(c.send_part(Kind::Text, rest.to_owned(), false)),
         "last" => assert!(c.send_part(Kind::Text, rest.to_owned(), true)),
-        "say" => assert!(c.send(rest.to_owned())),
+        "say" => {
+            let waited = c.waiting();
+            assert!(c.send(rest.to_owned()));
+            assert!(c.waiting() > waited + rest.len(), "the message waits with its frame");
+        }
         "publish" => c.publish("all", rest),
         "prepared" => {
             let prepared =

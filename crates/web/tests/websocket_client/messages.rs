@@ -359,9 +359,12 @@ fn a_full_output_is_told<T: Harness>() {
     loop {
         let mut socket = scene.client.socket(id).expect("it is open");
         if socket.is_full() {
+            assert!((256 * 1024..256 * 1024 + 100_014).contains(&socket.waiting()));
             break;
         }
+        let waiting = socket.waiting();
         assert!(socket.send(bytes(100_000)));
+        assert_eq!(socket.waiting(), waiting + 100_014);
         count += 1;
         scene.turn(Duration::ZERO);
     }
