@@ -421,8 +421,12 @@ impl<D: Driver, H: Handler + 'static, E: Send + 'static> Scene<D, H, E> {
 
     /// A client that did not read begins to read.
     pub fn hear(&mut self, client: Source) {
-        self.clients.all.get_mut(&client).expect("a client").is_deaf = false;
-        self.submit(client, Op::read(client).multishot());
+        let known = self.clients.all.get_mut(&client).expect("a client");
+        known.is_deaf = false;
+        // Else it reads when it is connected.
+        if known.is_open {
+            self.submit(client, Op::read(client).multishot());
+        }
     }
 
     /// A client is gone at once, without a word.
