@@ -53,7 +53,7 @@ autobahn: (section "autobahn")
 # kqueue's selector on Linux
 kqueue: (section "kqueue")
 
-# Types and lints on macOS, FreeBSD, Android, Windows, musl
+# Types and lints on macOS, FreeBSD, Android, Windows
 other-systems: (section "other-systems")
 
 # Tests under wine
