@@ -236,8 +236,8 @@ impl<'a> Socket<'a> {
         self.session.abort(self.carrier);
     }
 
-    /// How many bytes of output wait for the peer, as frames: what the kernel has not taken, and the
-    /// messages behind one that is sent [in parts](Socket::send_part). It may be too high: the
+    /// How many bytes of output wait for the peer, as frames: what the kernel has not taken, and
+    /// the messages behind one that is sent [in parts](Socket::send_part). It may be too high: the
     /// kernel may have taken bytes since the loop last looked.
     pub fn waiting(&mut self) -> usize {
         self.carrier.waiting() + self.session.waiting_behind()

@@ -359,7 +359,7 @@ fn a_full_output_is_told<T: Harness>() {
     loop {
         let mut socket = scene.client.socket(id).expect("it is open");
         if socket.is_full() {
-            assert!((256 * 1024..256 * 1024 + 100_014).contains(&socket.waiting()));
+            assert!(socket.waiting() <= count * 100_014);
             break;
         }
         let waiting = socket.waiting();
