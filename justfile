@@ -26,10 +26,10 @@ leftovers: (section "leftovers")
 # clippy, with and without features
 lints: (section "lints")
 
-# Unit, documentation and conformance tests, with all features
+# Unit, documentation and conformance tests
 tests: (section "tests")
 
-# Builds that lack features
+# Builds with other features than those of the tests
 features: (section "features")
 
 # The ring without shared buffers

@@ -187,7 +187,7 @@ elif ! install_wstest; then
 elif ! command -v openssl >/dev/null && ! packages openssl; then
     skip "Autobahn: the package openssl could not be installed"
 else
-    [ -n "${PEER:-}" ] || limit 900 cargo build --workspace --all-features \
+    [ -n "${PEER:-}" ] || limit 900 cargo build --workspace --features "$full" \
         --example websocket_echo --example websocket_client
     failed=()
     # A case lasts seconds, most of them far less.

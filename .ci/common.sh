@@ -1,8 +1,9 @@
 # What .ci/run and .ci/nightly share. Sourced, at the root of the repository.
 
-# The builds of the gate need no debug information, which takes half of the time of a build, and are
-# not built again after a change.
-export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0 CARGO_INCREMENTAL=0
+# The builds of the gate need no debug information, which takes half of the time of a build.
+export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+# All features that users have. The table of buffers in use is for debugging.
+full=windlass-web/full
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 scratch=$(mktemp -d)

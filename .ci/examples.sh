@@ -50,8 +50,8 @@ fetch() {
 
 gate_examples() {
     section "examples: each starts, serves, and ends on SIGTERM"
-    # As the tests have built them.
-    limit 900 cargo build --workspace --all-features --examples
+    # With the features of the tests, which have built them.
+    limit 900 cargo build --workspace --features "$full" --examples
 
     start echo
     echo_pid=$pid echo_port=$port

@@ -144,6 +144,7 @@
 //! | `webpki-roots` | clients of `https` trust Mozilla's certificate authorities |
 //! | `ring`, `aws-lc-rs` | TLS by rustls, with this provider of cryptography |
 //! | `tls` | TLS without a provider: for a library whose program chooses it |
+//! | `full` | all of them, and those of windlass-serve |
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]
