@@ -354,7 +354,7 @@ impl<D: Driver, H: Handler> Bench<D, H> {
     pub fn hear(&mut self, client: Source) {
         let known = self.clients.all.get_mut(&client).expect("a client");
         known.is_deaf = false;
-        // Else it reads when it is connected.
+        // A client that is not connected yet reads when it is.
         if known.is_open {
             self.submit(client, Op::read(client).multishot());
         }

@@ -27,12 +27,13 @@ def run(step):
 class Opened:
     """A connection, with calls that wait.
 
-    The package has such a one itself, websockets.sync. It uses an ssl.SSLSocket in two threads, and
-    now and then it never hears the answer to its handshake, also from its own server."""
+    The package has such connections itself, in websockets.sync. They use one ssl.SSLSocket in two
+    threads, and now and then one never hears the answer to its handshake, also from the package's
+    own server."""
 
     def __init__(self, path, **options):
         options = {"compression": None, "max_size": 4 << 20, "open_timeout": 20, **options}
-        self.ws = run(aopen(URL + path, **TRUST, **options))
+        self.ws = run(connected(URL + path, **TRUST, **options))
 
     def __enter__(self):
         return self
@@ -56,7 +57,7 @@ class Opened:
         run(self.ws.close(code, reason))
 
 
-async def aopen(url, **options):
+async def connected(url, **options):
     return await connect(url, **options)
 
 
