@@ -147,12 +147,9 @@ impl<S> Engine<S> {
             !farewell.is_empty() && !linger.is_zero() && self.entrance.refused < MOST_REFUSED
         });
         if !farewell.is_empty() {
-            let mut write = Op::write(source, farewell).quiet().token(token);
-            // A read with the shorter time looks at what is left of the write.
-            if linger.is_none_or(|linger| limits.close < linger) {
-                write = write.timeout(limits.close);
-            }
-            let _ = watcher.submit(write);
+            // Also the time of a peer that has ended its side, and still reads.
+            let span = linger.map_or(limits.close, |linger| linger.min(limits.close));
+            let _ = watcher.submit(Op::write(source, farewell).quiet().token(token).timeout(span));
         }
         let waits = match linger {
             // The peer may have sent bytes already. A close would reset the connection.
@@ -180,7 +177,7 @@ impl<S> Engine<S> {
     }
 
     /// An operation of a refused connection has ended. A peer that has ended its side may still
-    /// read: the rest of the farewell waits for it as long as the peer could have.
+    /// read: then the connection closes when the rest of the farewell is sent, or its time is over.
     pub(crate) fn refused_completed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -192,12 +189,13 @@ impl<S> Engine<S> {
             Ok(_) => code == OpCode::WaitDrained,
             Err(_) => true,
         };
-        // One of the two is in flight while the connection is counted.
+        // A connection is counted while its read is in flight, or the wait behind it.
         let is_last = matches!(code, OpCode::Read | OpCode::WaitDrained) && !completion.has_more();
         let rest = watcher.queued_bytes(source).unwrap_or(0);
-        if is_last && completion.result.is_ok() && rest > 0 {
-            let wait = Op::wait_drained(source, 0).timeout(self.config.limits.linger);
-            if watcher.submit(wait.token(self.token(REFUSED))).is_ok() {
+        let has_ended = matches!(&completion.result, Ok(Done::Read(data)) if data.is_eof());
+        if has_ended && rest > 0 {
+            let wait = Op::wait_drained(source, 0).token(self.token(REFUSED));
+            if watcher.submit(wait).is_ok() {
                 return;
             }
         }

@@ -376,7 +376,7 @@ fn a_connection_too_many_hears_a_farewell<T: Harness>() {
     bench.until("there is room again", |bench| bench.client(late).heard == b"hello");
 }
 
-/// The end of the refused peer's side is no end of its interest: the connection was reset then.
+/// A peer that has ended its side may still read. It got a reset.
 fn a_farewell_reaches_a_peer_that_has_ended_its_side<T: Harness>() {
     static LONG: [u8; 24 << 20] = [b'.'; 24 << 20];
     let limits = Limits::new().connections(1).linger(std::time::Duration::from_secs(60));

@@ -236,9 +236,12 @@ impl<'a> Socket<'a> {
         self.session.abort(self.carrier);
     }
 
-    /// How many bytes of output wait for the peer, as frames: what the kernel has not taken, and
-    /// the messages behind one that is sent [in parts](Socket::send_part). It may be too high: the
-    /// kernel may have taken bytes since the loop last looked.
+    /// How many bytes of output wait for the peer: frames that the kernel has not taken, and whole
+    /// messages behind one that is sent [in parts](Socket::send_part), before their compression
+    /// and with 64 bytes more for each. What other threads send counts when the loop has taken it.
+    ///
+    /// It may be too high: the kernel may have taken bytes since the loop last looked. Messages
+    /// behind one in parts do not count for [`is_full`](Socket::is_full).
     pub fn waiting(&mut self) -> usize {
         self.carrier.waiting() + self.session.waiting_behind()
     }
