@@ -109,7 +109,8 @@
 //!   queues are full.
 //! - **P10 shutdown.** It ends within the [grace](Server::grace), [`Limits::close`] and
 //!   [`Limits::linger`] together. [Jobs that must run](Conn::must_execute) and
-//!   [operations](Engine::submit) have `Limits::close` more. A callback that blocks delays it. Its
+//!   [operations](Engine::submit) have `Limits::close` more, and a refused peer that has ended its
+//!   side has `Limits::linger` more for what it reads. A callback that blocks delays it. Its
 //!   [`Report`](report::Report) names what could not be sent.
 #![forbid(unsafe_code)]
 

@@ -147,9 +147,13 @@ impl<S> Engine<S> {
             !farewell.is_empty() && !linger.is_zero() && self.entrance.refused < MOST_REFUSED
         });
         if !farewell.is_empty() {
-            // Also the time of a peer that has ended its side, and still reads.
-            let span = linger.map_or(limits.close, |linger| linger.min(limits.close));
-            let _ = watcher.submit(Op::write(source, farewell).quiet().token(token).timeout(span));
+            let mut write = Op::write(source, farewell).quiet().token(token);
+            // What has the shorter time behind it looks at what is left of the write. Two that end
+            // at once would not see it.
+            if linger.is_none_or(|linger| limits.close < linger) {
+                write = write.timeout(limits.close);
+            }
+            let _ = watcher.submit(write);
         }
         let waits = match linger {
             // The peer may have sent bytes already. A close would reset the connection.
@@ -177,7 +181,8 @@ impl<S> Engine<S> {
     }
 
     /// An operation of a refused connection has ended. A peer that has ended its side may still
-    /// read: then the connection closes when the rest of the farewell is sent, or its time is over.
+    /// read: then the connection closes when the rest of the farewell is sent, for which it has
+    /// [`Limits::linger`](crate::Limits::linger) from then on.
     pub(crate) fn refused_completed<D: Driver>(
         &mut self,
         watcher: &mut Watcher<D>,
@@ -194,8 +199,8 @@ impl<S> Engine<S> {
         let rest = watcher.queued_bytes(source).unwrap_or(0);
         let has_ended = matches!(&completion.result, Ok(Done::Read(data)) if data.is_eof());
         if has_ended && rest > 0 {
-            let wait = Op::wait_drained(source, 0).token(self.token(REFUSED));
-            if watcher.submit(wait).is_ok() {
+            let wait = Op::wait_drained(source, 0).timeout(self.config.limits.linger);
+            if watcher.submit(wait.token(self.token(REFUSED))).is_ok() {
                 return;
             }
         }

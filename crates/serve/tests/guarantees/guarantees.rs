@@ -20,7 +20,6 @@ crate::every_driver! {
     data_that_is_held_back_comes_in_order
     a_detached_connection_keeps_every_byte
     a_connection_too_many_hears_a_farewell
-    a_farewell_reaches_a_peer_that_has_ended_its_side
     drained_is_told_at_the_low_mark
     a_program_that_writes_in_drained_sends_all
     a_reset_is_a_cause
@@ -374,23 +373,6 @@ fn a_connection_too_many_hears_a_farewell<T: Harness>() {
     let late = bench.connect();
     bench.say(late, "hello");
     bench.until("there is room again", |bench| bench.client(late).heard == b"hello");
-}
-
-/// A peer that has ended its side may still read. It got a reset.
-fn a_farewell_reaches_a_peer_that_has_ended_its_side<T: Harness>() {
-    static LONG: [u8; 24 << 20] = [b'.'; 24 << 20];
-    let limits = Limits::new().connections(1).linger(std::time::Duration::from_secs(60));
-    let mut bench = bench::<T, _, _>(server(echo(), Config::new().limits(limits).farewell(&LONG)));
-    let _first = bench.connect();
-    bench.until("it is open", |bench| bench.running.engine().len() == 1);
-    let refused = bench.connect_deaf();
-    bench.finish(refused);
-    bench.until("it is refused", |bench| bench.running.engine().counters().refused == 1);
-    bench.run_for(T::span(1.0));
-    bench.hear(refused);
-    bench.until("it is over", |bench| bench.client(refused).is_over());
-    assert!(bench.client(refused).eof, "no reset");
-    assert_eq!(bench.client(refused).heard.len(), LONG.len());
 }
 
 /// A program that makes data without end stops while it is full. The kernel can take all in one

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::common;
 use crate::common::engine::Loop;
 use crate::common::turns::Turns;
-use crate::common::{Harness, bench};
-use windlass::{Buf, Op};
+use crate::common::{Bench, Harness, bench};
+use windlass::{Buf, Op, Source};
 use windlass_serve::{
     Action, Cause, Closed, Config, Conn, Context, Handler, Limits, Phase, Server,
 };
@@ -23,6 +23,7 @@ crate::every_driver! {
     a_farewell_outlives_what_the_peer_has_said
     a_shutdown_reports_phases
     output_that_is_given_up_ends_with_a_reset
+    a_farewell_reaches_a_peer_that_has_ended_its_side
     a_farewell_that_is_given_up_ends_with_a_reset
     a_slow_reader_gets_all_of_the_last_answer
 }
@@ -276,21 +277,44 @@ fn output_that_is_given_up_ends_with_a_reset<T: Harness>() {
     }
 }
 
+/// Refuses a client that does not read so far, with a farewell that the kernel does not take.
+fn refuse<T: Harness>(limits: Limits, ends: bool) -> (Bench<T::Driver, Once>, Source) {
+    static LONG: [u8; FAREWELL] = [b'f'; FAREWELL];
+    let config = Config::new().limits(limits.connections(0)).farewell(&LONG);
+    let server = Server::new(|_| Once::default()).config(config);
+    let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
+    let client = bench.connect_deaf();
+    if ends {
+        bench.finish(client);
+    }
+    bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
+    (bench, client)
+}
+
+const FAREWELL: usize = 20 * ANSWER;
+
+/// A peer that has ended its side may still read. Before, it got a reset.
+fn a_farewell_reaches_a_peer_that_has_ended_its_side<T: Harness>() {
+    let (mut bench, client) = refuse::<T>(Limits::new().linger(Duration::from_secs(60)), true);
+    bench.run_for(T::span(1.0));
+    bench.hear(client);
+    bench.until("the client hears the end", |bench| bench.client(client).is_over());
+    let client = bench.client(client);
+    assert_eq!((client.error, client.eof, client.heard.len()), (None, true, FAREWELL));
+}
+
 /// The same for a connection without a place: its peer does not take the farewell.
 fn a_farewell_that_is_given_up_ends_with_a_reset<T: Harness>() {
-    let farewell: &'static [u8] = vec![b'f'; 20 * ANSWER].leak();
-    for linger in [T::span(50.0), Duration::ZERO] {
-        let limits = Limits::new().connections(0).linger(linger).close(T::span(50.0));
-        let config = Config::new().limits(limits).farewell(farewell);
-        let server = Server::new(|_| Once::default()).config(config);
-        let mut bench = bench::<T, _, _>(server.listen("tcp://127.0.0.1:0").unwrap());
-        let client = bench.connect_deaf();
-        bench.until("it is refused", |bench| bench.running.report().counters.refused == 1);
-        bench.until("it is given up", |bench| bench.watcher.counters().in_flight == 1);
-        bench.hear(client);
-        bench.until("the client hears the end", |bench| bench.client(client).is_over());
-        let client = bench.client(client);
-        assert!(!client.eof && client.heard.len() < farewell.len(), "a clean end");
+    for (linger, close) in [(50.0, 50.0), (50.0, 90.0), (90.0, 50.0), (0.0, 50.0)] {
+        for ends in [false, true] {
+            let limits = Limits::new().linger(T::span(linger)).close(T::span(close));
+            let (mut bench, client) = refuse::<T>(limits, ends);
+            bench.until("it is given up", |bench| bench.watcher.counters().in_flight == 1);
+            bench.hear(client);
+            bench.until("the client hears the end", |bench| bench.client(client).is_over());
+            let client = bench.client(client);
+            assert!(!client.eof && client.heard.len() < FAREWELL, "a clean end");
+        }
     }
 }
 
